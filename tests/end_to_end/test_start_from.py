@@ -15,6 +15,7 @@ from random_transformers import CONFIGS, random_model  # noqa: E402
 CONTEXT, BATCH, STEPS, RATE, CLIP = 16, 4, 20, 1e-3, 1.0
 SETTINGS = f"""
 [data]
+order = "given"
 train = ["text.txt"]
 validation = ["text.txt"]
 [train]

@@ -49,7 +49,7 @@ def test_the_learning_curve_reads_the_same_part_at_every_point(headroom, config,
     text = (config.parent / "validation.txt").read_text()
     (tmp_path / "validation.txt").write_text(text * 6)
     headroom("train", config, "--out", tmp_path / "run", "--set", f'data.validation=["{tmp_path}/validation.txt"]', "--set",
-             "train.evaluate_every=auto", "--set", "train.steps=300", "--set", "train.batch_size=16", "--quiet")
+             "train.evaluate_every=auto", "--set", "train.steps=300", "--set", "train.batch_size=32", "--quiet")
     headroom("train", tmp_path / "run" / "config.toml", "--out", tmp_path / "again", "--quiet")
     metrics = {name: [line for line in train_runs.metrics(tmp_path / name) if "validation_loss" in line or "whole" in line]
                for name in ("run", "again")}
