@@ -1,5 +1,6 @@
 // Every recipe against the values that its paper prints, in the tables of this folder, one file for each folder of
-// recipes. A recipe with another value must have the paper's value in a comment.
+// recipes. A recipe with another value must have the paper's value in a comment, and every number that a recipe sets
+// must be in a table: those that the paper does not print are in sections that name their source.
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
@@ -132,6 +133,40 @@ double tokens_of_a_step(const Config& c) {
   // Each row has two markers that are not text.
   const std::int64_t markers = c.model.kind == config::ModelKind::masked_language_model ? 2 : 0;
   return static_cast<double>(c.train.batch_size * (pictures ? 1 : c.model.context_length - markers));
+}
+
+// The keys that a column which is not itself a key determines.
+const std::map<std::string, std::vector<std::string>> kDetermines = {
+    {"d_ff", {"model.mlp.d_hidden", "model.mlp.n_experts"}},
+    {"hidden_dropout", {"model.mlp.dropout"}},
+    {"memory_chunks", {"model.memory_length"}},
+    {"batch", {"train.batch_size", "train.batch_tokens"}},
+    {"train.batch_tokens", {"train.batch_size"}},  // then not a limit
+    {"tokens", {"train.steps"}},
+    {"epochs", {"train.steps"}},
+    {"warmup", {"train.warmup_steps"}},
+    {"tokenizer.vocabulary_size", {"model.vocabulary_size"}},
+    {"model.vocabulary_size", {"tokenizer.vocabulary_size"}},
+};
+
+// What a paper's training has even if a recipe keeps the default.
+const char* const kOfEveryTraining[] = {
+    "model.dropout",       "model.attention.dropout", "train.steps",           "train.batch_size",
+    "train.learning_rate", "train.warmup_steps",      "train.betas",           "train.epsilon",
+    "train.weight_decay",  "train.clip_norm",         "train.label_smoothing",
+};
+
+// How often a run is saved and checked and how its batches are divided: not from the paper unless a table has them.
+bool is_operational(const std::string& key) {
+  static const std::set<std::string> keys = {"train.checkpoint_every", "train.evaluate_every", "train.keep_checkpoints",
+                                             "train.accumulate"};
+  return keys.contains(key);
+}
+
+// 3, 1e-4 or [0.9, 0.98]
+bool is_numeric(const std::string& value) {
+  static const std::regex numbers(R"(\[?[-+.e0-9]+(, [-+.e0-9]+)*\]?)");
+  return std::regex_match(value, numbers);
 }
 
 std::string exactly(double value) {
@@ -273,12 +308,11 @@ class Papers : public testing::TestWithParam<const char*> {
 TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
   const std::vector<Recipe> recipes = list_recipes();
   std::map<std::string, std::pair<Config, Values>> configs;
-  std::set<std::string> seen;
+  std::map<std::string, std::set<std::string>> in_tables;  // the keys of each recipe
   for (const Printed& printed : read_tables(GetParam())) {
     const std::vector<std::string> names = matching(recipes, printed.recipes);
     EXPECT_FALSE(names.empty()) << printed.where << ": no recipe " << printed.recipes;
     for (const std::string& name : names) {
-      seen.insert(name);
       if (!configs.contains(name)) {
         const Config config = config::load_config(name);
         configs.emplace(name, std::pair(config, config::flatten(config)));
@@ -290,15 +324,34 @@ TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
       } else {
         std::tie(key, value) = key_named(values, printed.key);
       }
+      for (const std::string& column : {printed.key, key}) {
+        in_tables[name].insert(column);
+        if (const auto found = kDetermines.find(column); found != kDetermines.end()) {
+          in_tables[name].insert(found->second.begin(), found->second.end());
+        }
+      }
       EXPECT_TRUE(agrees(value, printed.value) || says_so(name, key, printed.value))
           << name << ": " << key << " is " << value << ", but " << printed.value << " in " << printed.where << ", row "
           << printed.row << ", and no comment says so";
     }
   }
   for (const Recipe& recipe : recipes) {
-    if (recipe.name.starts_with(std::string(GetParam()) + "/")) {
-      EXPECT_TRUE(seen.contains(recipe.name))
-          << recipe.name << " is in no row of tests/recipes/" << GetParam() << ".md";
+    if (!recipe.name.starts_with(std::string(GetParam()) + "/")) {
+      continue;
+    }
+    ASSERT_TRUE(configs.contains(recipe.name))
+        << recipe.name << " is in no row of tests/recipes/" << GetParam() << ".md";
+    const auto& [config, values] = configs.at(recipe.name);
+    std::set<std::string> keys(std::begin(kOfEveryTraining), std::end(kOfEveryTraining));
+    for (const auto& [key, value] : values) {
+      if (config.given.contains(key) && is_numeric(value) && !is_operational(key)) {
+        keys.insert(key);
+      }
+    }
+    for (const std::string& key : keys) {
+      EXPECT_TRUE(in_tables.at(recipe.name).contains(key))
+          << recipe.name << ": " << key << " = " << config::value_of(config, key) << " is in no row of tests/recipes/"
+          << GetParam() << ".md";
     }
   }
 }
@@ -358,6 +411,8 @@ TEST(PrintedNumbers, AgreeToTheirLastDigit) {
   EXPECT_FALSE(agrees("relu", "gelu"));
   EXPECT_TRUE(has_word("the paper says 32k", "32k"));
   EXPECT_FALSE(has_word("it has 132k of them", "32k"));
+  EXPECT_TRUE(is_numeric("[0.9, 0.98]") && is_numeric("1e-05"));
+  EXPECT_FALSE(is_numeric("[\"v\"]") || is_numeric("true"));
 }
 
 }  // namespace papers_test
