@@ -240,7 +240,11 @@ case ${1:-help} in
   demo)
     setup
     shift
-    exec "$build/bin/headroom" demo --out "$here/runs/demo" "$@"
+    out=(--out "$here/runs/demo")
+    for argument in "$@"; do
+      if [[ $argument == --out || $argument == --out=* ]]; then out=(); fi
+    done
+    exec "$build/bin/headroom" demo "${out[@]}" "$@"
     ;;
   bench)
     setup

@@ -361,19 +361,6 @@ def test_ctrl_c_saves_and_resumes(config, tmp_path):
     assert resumed["parameters_sha256"] == alone["parameters_sha256"]
 
 
-@pytest.fixture
-def counts_as_built():
-    """run.sh must not build the program that other tests are running; the environment that selects its build."""
-    build = pathlib.Path(train_runs.program()).parents[1]
-    mark = build / "built"
-    before = mark.stat() if mark.exists() else None
-    if before is not None:
-        mark.touch()
-    yield {"HEADROOM_PRESET": build.name}
-    if before is not None:
-        os.utime(mark, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
 def test_the_readmes_command_runs(config, tmp_path, counts_as_built):
     readme = (train_runs.ROOT / "README.md").read_text()
     line = next(line for line in readme.splitlines() if line.startswith("./run.sh torchrun --standalone"))

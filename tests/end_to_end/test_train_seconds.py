@@ -2,7 +2,10 @@
 
 import json
 import math
+import subprocess
 import tomllib
+
+import train_runs
 
 
 def config_of(run):
@@ -43,10 +46,15 @@ def test_a_comparison_by_time_is_read_again(headroom, tiny, tmp_path):
     assert not any("not finished" in note for note in again["notes"])
 
 
-def test_the_demo_compares_texts_and_lookups(headroom, tmp_path):
+def test_the_demo_compares_texts_and_lookups(headroom, tmp_path, counts_as_built):
     # Validated on a small part: the whole corpus takes most of a minute.
     short = ["train.steps=2", "train.warmup_steps=0", "train.evaluate_tokens=4096"]
-    result = headroom.json("demo", "--out", tmp_path / "demo", *(word for one in short for word in ("--set", one)))
+    options = ["--out", tmp_path / "demo", "--seeds", "1", "--threads", "2", "--quiet", "--json"]
+    done = subprocess.run([train_runs.ROOT / "run.sh", "demo", *options,
+                           *(word for one in short for word in ("--set", one))], text=True,
+                          capture_output=True, env={**headroom.environment, **counts_as_built})
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
     assert [run["name"] for run in result["runs"]] == ["dense_h8", "dense_h2", "switchhead_h2"]
     (lookups,) = result["further"]
     assert {run["name"]: len(run["seeds"]) for run in lookups["runs"]} == {
