@@ -34,12 +34,12 @@ void add_analyse(Program& program) {
                    "--file,--data", options->file,
                    "file to read, in a format of the run's validation data (default: the beginning of that data)");
   add_list(command, "--what", options->what, "NAME,...",
-           "circuits, composition, diversity, experts, induction, maps, mixture, rank (default: all that apply to the "
-           "model)");
+           "circuits, composition, diversity, experts, importance, induction, maps, mixture, rank (default: all that "
+           "apply to the model)");
   command
       .add_option("--samples", options->samples,
-                  "sample texts for the analyses that average over samples (default: 8 for rank, 4 for composition and "
-                  "mixture)")
+                  "sample texts for the analyses that average over samples (default: 8 for rank, 4 for composition, "
+                  "importance and mixture)")
       ->check(whole_number(1))
       ->type_name("N");
   command

@@ -282,7 +282,8 @@ ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& re
   if (request.samples > 0 &&
       std::ranges::none_of(all, [](const RunningAnalysis& one) { return one.analysis->samples() > 1; })) {
     user_error(
-        "analyse: --samples: no analysis of {} averages over samples; add rank, composition or mixture to --what",
+        "analyse: --samples: no analysis of {} averages over samples; add rank, composition, importance or mixture to "
+        "--what",
         printable(opened.name));
   }
   const bool needs_samples =

@@ -31,8 +31,8 @@ void expect_refusal(const store::OpenedModel& opened, const std::string& what, c
 TEST(Analyse, UnknownAndInapplicableAnalysesAreRefused) {
   const store::OpenedModel opened = small_model(small_options());
   expect_refusal(opened, "expert", "abc",
-                 {"--what", "circuits, composition, diversity, experts, induction, maps, mixture, rank", "expert",
-                  "did you mean experts?"});
+                 {"--what", "circuits, composition, diversity, experts, importance, induction, maps, mixture, rank",
+                  "expert", "did you mean experts?"});
   expect_refusal(opened, "experts", "abc", {"--what: experts", "small", "projection \"dense\""});
   expect_refusal(opened, "composition", "abc", {"--what: composition", "small", "composition \"none\""});
   // Before any data is read.

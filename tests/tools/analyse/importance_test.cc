@@ -1,0 +1,70 @@
+#include <ATen/ops/cross_entropy_loss.h>
+#include <gtest/gtest.h>
+
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/core/error.h"
+#include "small_model.h"
+
+namespace headroom::analyse {
+namespace importance_test {
+
+const std::string kText = "composition!";
+
+config::ModelOptions composed(const std::vector<std::string>& stages) {
+  config::ModelOptions o = small::small_options();
+  o.attention.composition = "dynamic";
+  o.attention.n_heads = 4;
+  o.attention.of<config::CompositionOptions>().compose = stages;
+  o.attention.of<config::CompositionOptions>().compose_static = true;
+  return o;
+}
+
+double loss_of(const store::OpenedModel& opened) {
+  const ModelRunner runner(opened);
+  InputBatch input;
+  input.tokens = at::tensor(runner.tokenizer().encode(kText), at::kInt).to(at::kLong).unsqueeze(0);
+  const std::int64_t n = input.tokens.size(1) - 1;
+  const at::NoGradGuard no_graph;
+  return at::cross_entropy_loss(runner.logits(input, nullptr)[0].narrow(0, 0, n).to(at::kDouble),
+                                input.tokens[0].narrow(0, 1, n))
+      .item<double>();
+}
+
+// The parameters that the dynamic terms are products of.
+void remove_dynamic_terms(const store::OpenedModel& opened, const std::string& layer) {
+  int removed = 0;
+  for (const nn::Parameter& p : opened.model->parameters().all()) {
+    if (p.name.starts_with(layer) && (p.name.ends_with(".w2") || p.name.ends_with(".wg"))) {
+      p.tensor.zero_();
+      ++removed;
+    }
+  }
+  EXPECT_GT(removed, 0);
+}
+
+TEST(Importance, IsTheRiseOfTheLossWithoutALayersDynamicTerms) {
+  for (const std::vector<std::string>& stages : {std::vector<std::string>{"pre", "post"}, {"pre"}, {"post"}}) {
+    const store::OpenedModel opened = small::small_model(composed(stages));
+    const Json metrics = small::found(opened, "importance", kText).metrics;
+    const double loss = loss_of(opened);
+    EXPECT_NEAR(metrics.at("loss").get<double>(), loss, 1e-5);
+    for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
+      const store::OpenedModel without = small::small_model(composed(stages));
+      remove_dynamic_terms(without, layer);
+      const double rise = loss_of(without) - loss;
+      EXPECT_NEAR(metrics.at("rise").at(layer).get<double>(), rise, 1e-5) << layer;
+      EXPECT_GT(std::abs(rise), 1e-3) << layer;
+      // What is gone already is worth nothing.
+      EXPECT_NEAR(small::found(without, "importance", kText).metrics.at("rise").at(layer).get<double>(), 0.0, 1e-6);
+    }
+  }
+}
+
+TEST(Importance, IsRefusedWithoutDynamicTerms) {
+  config::ModelOptions o = composed({"pre", "post"});
+  o.attention.composition = "static";
+  EXPECT_THROW(small::found(small::small_model(o), "importance", kText), UserError);
+}
+
+}  // namespace importance_test
+}  // namespace headroom::analyse
