@@ -121,8 +121,9 @@ struct Cells {
 };
 
 // The colour scale. 0 is transparent; `full` and larger values are fully coloured. Negative values have another colour.
+// The opacity of a smaller value is (|value| / full)^power.
 struct Shade {
-  double full = 1.0;
+  double full = 1.0, power = 1.0;
 };
 
 struct HeatMap {

@@ -59,13 +59,14 @@ Cells merge_neighbours(const Cells& cells) {
 }
 
 // Returns the values of one sign, which share a colour.
-std::string layer(const Cells& cells, double full, double sign, const Box& box) {
+std::string layer(const Cells& cells, const Shade& shade, double sign, const Box& box) {
   std::vector<unsigned char> shades;
   shades.reserve(cells.values.size());
   bool any = false;
   for (const float value : cells.values) {
-    const double share = full > 0.0 && std::isfinite(value) ? std::clamp(sign * value / full, 0.0, 1.0) : 0.0;
-    shades.push_back(static_cast<unsigned char>(std::lround(share * 255.0)));
+    const double share =
+        shade.full > 0.0 && std::isfinite(value) ? std::clamp(sign * value / shade.full, 0.0, 1.0) : 0.0;
+    shades.push_back(static_cast<unsigned char>(std::lround(std::pow(share, shade.power) * 255.0)));
     any |= shades.back() > 0;
   }
   if (!any) {
@@ -97,10 +98,10 @@ std::string layer(const Cells& cells, double full, double sign, const Box& box) 
                           {"mask", fmt::format("url(#{})", id)}});
 }
 
-std::string panel(const Cells& cells, double full, const Box& box) {
+std::string panel(const Cells& cells, const Shade& shade, const Box& box) {
   check_shape(cells);
   const Cells fewer = merge_neighbours(cells);
-  return layer(fewer, full, 1.0, box) + layer(fewer, full, -1.0, box) +
+  return layer(fewer, shade, 1.0, box) + layer(fewer, shade, -1.0, box) +
          element("rect", {{"class", "edge"}, {"x", box.x}, {"y", box.y}, {"width", box.width}, {"height", box.height}});
 }
 
@@ -155,13 +156,13 @@ std::string heat_map(const HeatMap& map) {
   box.width = map.width - box.x - 2.0;
   box.height = row_names ? rows * std::clamp(box.width / columns, kNameHeight + 1, kMostHeight)
                          : std::clamp(box.width / columns * rows, 24.0, 2 * map.width);
-  std::string drawing = panel(map.cells, map.shade.full, box);
+  std::string drawing = panel(map.cells, map.shade, box);
   double foot = box.y + box.height;
   if (map.left) {
-    drawing += panel(*map.left, 1.0, {box.x - beside, box.y, beside - kPanelGap, box.height});
+    drawing += panel(*map.left, {}, {box.x - beside, box.y, beside - kPanelGap, box.height});
   }
   if (map.below) {
-    drawing += panel(*map.below, 1.0, {box.x, foot + kPanelGap, box.width, under - kPanelGap});
+    drawing += panel(*map.below, {}, {box.x, foot + kPanelGap, box.width, under - kPanelGap});
     foot += under;
   }
   if (row_names) {

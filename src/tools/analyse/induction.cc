@@ -219,9 +219,10 @@ class InductionAnalysis : public Analysis {
     const at::Tensor weights = shown_.at(best.layer + ".attention")[best.head];
     found.figures.push_back(
         {.caption = fmt::format("{} head {} on repeated random tokens{}", best.layer, best.head, back),
-         .remark = "an induction head shows a line one key to the right of the first half's diagonal",
+         .remark = fmt::format("an induction head shows a line one key to the right of the first half's diagonal; {}",
+                               kAttentionShades),
          .markup =
-             heat_map_of({.title = "the best head's map", .row_label = "query", .column_label = "key"}, weights)});
+             attention_map({.title = "the best head's map", .row_label = "query", .column_label = "key"}, weights)});
   }
 
   std::map<std::string, InductionSums, std::less<>> sums_;

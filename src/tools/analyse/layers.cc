@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
@@ -199,6 +200,19 @@ std::string heat_map_of(draw::HeatMap map, const at::Tensor& values, double full
 
 std::string small_map(const draw::HeatMap& map, const at::Tensor& values, double full) {
   return fmt::format("<div><p class='name'>{}</p>{}</div>\n", draw::escape(map.title), heat_map_of(map, values, full));
+}
+
+at::Tensor shade_end(const at::Tensor& weights) {
+  constexpr double kShaded = 0.995;
+  const at::Tensor sizes = weights.abs().to(at::kFloat), seen = sizes.masked_select(sizes.gt(0.0));
+  const auto place = static_cast<std::int64_t>(std::ceil(kShaded * static_cast<double>(seen.numel())));
+  return place == 0 ? at::zeros({}) : std::get<0>(seen.kthvalue(place));
+}
+
+std::string attention_map(draw::HeatMap map, const at::Tensor& weights) {
+  map.cells = cells_of(weights);
+  map.shade = {.full = shade_end(weights).item<double>(), .power = 0.5};
+  return draw::heat_map(map);
 }
 
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {

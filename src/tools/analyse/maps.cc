@@ -37,7 +37,6 @@ constexpr double kLargeMap = 480.0, kSmallMap = 240.0;
 // Names of more rows would make the cells of a small map higher than wide.
 constexpr std::int64_t kMostNamesOfSmallMap = 12;
 constexpr std::size_t kStripedHeads = 4;  // heads shown
-constexpr double kStripeShades = 4.0;     // the darkest shade of a striped head, in mean weights of its stripe
 
 class MapsAnalysis : public Analysis {
  public:
@@ -141,20 +140,22 @@ class MapsAnalysis : public Analysis {
           names(runner, *one.layer, /*queries=*/false, maps_.at(one.layer->name).size(2));
       const std::string token =
           keys.empty() ? "" : fmt::format(" (\u201c{}\u201d)", keys[static_cast<std::size_t>(one.key)]);
-      markup += small_map({.title = fmt::format("{} {} {}: {:.2f} on key {}{}", one.layer->name,
-                                                routes_heads(options_.attention) ? "slot" : "head", one.head,
-                                                one.weight, one.key, token),
-                           .row_names = row_names_of_small_map(runner, *one.layer),
-                           .column_names = keys,
-                           .row_label = "query",
-                           .column_label = "key",
-                           .width = kSmallMap},
-                          maps_.at(one.layer->name)[one.head], kStripeShades * one.weight);
+      const std::string title =
+          fmt::format("{} {} {}: {:.2f} on key {}{}", one.layer->name,
+                      routes_heads(options_.attention) ? "slot" : "head", one.head, one.weight, one.key, token);
+      markup += fmt::format("<div><p class='name'>{}</p>{}</div>\n", draw::escape(title),
+                            attention_map({.title = title,
+                                           .row_names = row_names_of_small_map(runner, *one.layer),
+                                           .column_names = keys,
+                                           .row_label = "query",
+                                           .column_label = "key",
+                                           .width = kSmallMap},
+                                          maps_.at(one.layer->name)[one.head]));
     }
     return Figure{.caption = "vertical stripes",
-                  .remark =
-                      "the heads that give one key, other than the first, the largest mean weight over the queries "
-                      "after it, relative to equal weights on all visible keys; shades end at four times this weight",
+                  .remark = fmt::format("the heads that give one key, other than the first, the largest mean weight "
+                                        "over the queries after it, relative to equal weights on all visible keys; {}",
+                                        kAttentionShades),
                   .markup = markup + "</div>",
                   .full_width = true};
   }
@@ -177,11 +178,9 @@ class MapsAnalysis : public Analysis {
     map.row_label = "query";
     map.column_label = "key";
     const at::Tensor most = std::get<0>(weights.max(0));
-    map.cells = cells_of(most);
-    map.shade.full = most.max().item<double>();
     map.width = kLargeMap;
     std::string markup = "<div class='maps'><div class='large'><p class='name'>maximum over heads</p>" +
-                         draw::heat_map(map) + "</div>\n";
+                         attention_map(map, most) + "</div>\n";
     const at::Tensor out = router_weights(layer.name + ".select_out", found),
                      in = router_weights(layer.name + ".select_in", found),
                      heads = router_weights(layer.name + ".select", found);
@@ -189,8 +188,6 @@ class MapsAnalysis : public Analysis {
     map.width = kSmallMap;
     map.row_names = row_names_of_small_map(runner, layer);
     for (std::int64_t h = 0; h < weights.size(0); ++h) {
-      map.cells = cells_of(weights[h]);
-      map.shade.full = weights[h].max().item<double>();
       map.left.reset();
       map.below.reset();
       if (out.defined()) {
@@ -204,8 +201,8 @@ class MapsAnalysis : public Analysis {
       if (in.defined() && in.size(0) == weights.size(2)) {
         map.below = cells_of(in.select(1, h).t());
       }
-      markup +=
-          fmt::format("<div><p class='name'>{} {}</p>{}</div>\n", routed ? "slot" : "head", h, draw::heat_map(map));
+      markup += fmt::format("<div><p class='name'>{} {}</p>{}</div>\n", routed ? "slot" : "head", h,
+                            attention_map(map, weights[h]));
     }
     return {.caption = layer.name,
             .remark = remark_of(out.defined(), in.defined(), heads.defined()),
@@ -214,7 +211,7 @@ class MapsAnalysis : public Analysis {
   }
 
   static std::string remark_of(bool out, bool in, bool heads) {
-    std::string remark = "rows are queries, columns are keys; shades range from 0 to the map's largest weight";
+    std::string remark = fmt::format("rows are queries, columns are keys; {}", kAttentionShades);
     remark += out ? "; on the left: weights of output experts" : heads ? "; on the left: routed heads" : "";
     remark += in ? "; below: weights of value experts" : "";
     return remark + (out || in || heads ? " (darkest shade: 1)" : "");

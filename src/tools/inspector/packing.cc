@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "headroom/core/error.h"
+#include "tools/analyse/layers.h"
 
 namespace headroom::inspector {
 namespace {
@@ -33,10 +34,16 @@ at::Tensor quantised(const at::Tensor& root, std::int64_t levels) {
   return (root * static_cast<double>(levels)).round().to(at::kInt);
 }
 
+// The start of a packed map.
+std::string header(std::int64_t levels, const at::Tensor& root, const at::Tensor& scale) {
+  return int32_bytes(levels) + bytes_of(analyse::shade_end(root.square() * scale.unsqueeze(1)), at::kFloat) +
+         bytes_of(scale, at::kFloat);
+}
+
 std::string pack_levels(const at::Tensor& root, const at::Tensor& scale, const at::Tensor& visible,
                         std::int64_t levels) {
   const at::Tensor n = quantised(root.masked_select(visible), levels);
-  std::string bytes = int32_bytes(levels) + bytes_of(scale, at::kFloat);
+  std::string bytes = header(levels, root, scale);
   if (levels > kOneByte) {
     bytes += bytes_of(n.bitwise_and(0xff), at::kByte);
     bytes += bytes_of(n.bitwise_right_shift(8), at::kChar);
@@ -64,10 +71,10 @@ std::string pack_peaks(const at::Tensor& p, const at::Tensor& root, const at::Te
   const at::Tensor steps = at::cat({columns.narrow(1, 0, 1), columns.diff(1, 1)}, 1);
   const at::Tensor rest = background(p, visible.scatter(1, columns, false));
   const at::Tensor most = rest.abs().max();
-  return zlib_compressed(
-      int32_bytes(0) + bytes_of(scale, at::kFloat) + int32_bytes(k) + uint16_bytes(steps.masked_select(real)) +
-      bytes_of(quantised(root.gather(1, columns).masked_select(real), kOneByte), at::kChar) + int32_bytes(kSquare) +
-      bytes_of(most, at::kFloat) + bytes_of(quantised(square_root(rest, most), kOneByte), at::kChar));
+  return zlib_compressed(header(0, root, scale) + int32_bytes(k) + uint16_bytes(steps.masked_select(real)) +
+                         bytes_of(quantised(root.gather(1, columns).masked_select(real), kOneByte), at::kChar) +
+                         int32_bytes(kSquare) + bytes_of(most, at::kFloat) +
+                         bytes_of(quantised(square_root(rest, most), kOneByte), at::kChar));
 }
 
 }  // namespace
@@ -119,7 +126,8 @@ at::Tensor thumbnail(const at::Tensor& map, std::int64_t side) {
   const at::NoGradGuard no_grad;
   const at::Tensor p = map.to(at::kFloat).abs().unsqueeze(0).unsqueeze(0);
   const auto most = at::adaptive_max_pool2d(p, {std::min(side, map.size(0)), std::min(side, map.size(1))});
-  return (std::get<0>(most)[0][0].clamp_max(1.0).sqrt() * 255.0).round().to(at::kByte);
+  const at::Tensor end = analyse::shade_end(p).clamp_min(1e-30);
+  return ((std::get<0>(most)[0][0] / end).clamp_max(1.0).sqrt() * 255.0).round().to(at::kByte);
 }
 
 namespace {

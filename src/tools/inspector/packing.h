@@ -23,7 +23,7 @@ std::string zlib_compressed(std::string_view bytes);
 // Packs an attention map [T, T] into about `bytes` bytes, lossily. Row i holds its first n(i) values: i + 1 if
 // `causal`, else T. Each value q is stored as a quantised square root, so that small weights keep relative precision.
 // Layout:
-//   int32 levels; float32 [T] scale, the largest |value| of each row
+//   int32 levels; float32 analyse::shade_end() of the map; float32 [T] scale, the largest |value| of each row
 //   levels > 0: all rows, q for each value; one byte, or all low bytes and then all high bytes if levels > 127
 //       value = sign(q) scale_i (q / levels)^2
 //   levels = 0, for maps that do not fit: int32 k; for the min(k, n(i)) largest values of each row:
@@ -32,7 +32,7 @@ std::string zlib_compressed(std::string_view bytes);
 //       q (one byte, 127 levels) of the mean of the values in it that are not among the largest
 std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal = true);
 
-// Returns the largest |value| p in each of side x side squares as uint8: 255 sqrt(p), at most 255.
+// Returns the largest |value| p in each of side x side squares as uint8: 255 sqrt(p / shade_end()), at most 255.
 at::Tensor thumbnail(const at::Tensor& map, std::int64_t side);
 
 struct PackedContributions {

@@ -60,6 +60,14 @@ TEST(HeatMap, ShadesAreSharesOfTheFullOne) {
   EXPECT_NE(svg.find("full: 2"), std::string::npos);
 }
 
+TEST(HeatMap, ShadesFollowAPower) {
+  const HeatMap map{.title = "t", .cells = {2, 2, {0.0F, 0.5F, 4.0F, -0.5F}}, .shade = {.full = 2.0, .power = 0.5}};
+  const std::vector<std::string> pictures = pictures_in(heat_map(map));
+  ASSERT_EQ(pictures.size(), 2U);
+  EXPECT_EQ(pictures[0], to_base64(grey_png(2, 2, {0, 128, 255, 0})));
+  EXPECT_EQ(pictures[1], to_base64(grey_png(2, 2, {0, 0, 0, 128})));
+}
+
 TEST(HeatMap, LargeOnesKeepTheirLargestCells) {
   HeatMap map{.title = "t", .cells = {2 * kMostShades, 2 * kMostShades, {}}};
   map.cells.values.assign(map.cells.rows * map.cells.columns, 0.0F);

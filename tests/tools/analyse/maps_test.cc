@@ -4,6 +4,7 @@
 
 #include "headroom/config/attention/score_options.h"
 #include "small_model.h"
+#include "tools/analyse/layers.h"
 #include "tools/analyse/measures.h"
 
 namespace headroom::analyse {
@@ -105,6 +106,24 @@ TEST(Maps, OfLinearAttention) {
       EXPECT_TRUE(at::allclose(weights, products / products.sum(-1, true), 1e-4, 1e-5));
     }
   }
+}
+
+// A tenth of each later query's weight is on key 40, the rest on all keys equally. The first queries' weights of up to
+// 1 must not make the stripe pale.
+TEST(Maps, ShadesShowAStripeAndTheGround) {
+  constexpr std::int64_t kT = 128;
+  const at::Tensor visible = at::ones({kT, kT}).tril();
+  at::Tensor weights = visible / visible.sum(-1, true);
+  weights.narrow(0, 40, kT - 40).mul_(0.9).select(1, 40).add_(0.1);
+  const double end = shade_end(weights).item<double>();
+  const auto opacity = [&](std::int64_t query, std::int64_t key) {
+    return std::sqrt(std::min(1.0, weights[query][key].item<double>() / end));
+  };
+  EXPECT_GT(opacity(120, 40), 0.8);
+  EXPECT_LT(opacity(120, 60), 0.4);
+  EXPECT_GT(opacity(120, 60), 0.1);
+  EXPECT_EQ(shade_end(at::arange(1, 1001)).item<double>(), 995.0);
+  EXPECT_EQ(shade_end(at::zeros({2, 2})).item<double>(), 0.0);
 }
 
 // Half of each later query's weight is on key 3 of head 1; head 0 attends to the first token and to its own.

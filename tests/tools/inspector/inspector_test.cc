@@ -12,6 +12,7 @@
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
+#include "tools/analyse/layers.h"
 #include "tools/analyse/small_model.h"
 #include "tools/inspector/attribution.h"
 #include "tools/inspector/packing.h"
@@ -51,6 +52,7 @@ at::Tensor unpacked_map(const std::string& packed, std::int64_t t, bool causal =
   const std::int64_t after = causal ? 0 : t;
   Fields fields{inflated(packed)};
   std::int64_t levels = fields.number();
+  fields.take(at::kFloat, {1});  // where shades end
   const at::Tensor scale = fields.take(at::kFloat, {t, 1});
   at::Tensor map = at::zeros({t, t}, at::kDouble);
   const auto value = [](const at::Tensor& n, std::int64_t of) {
@@ -123,6 +125,7 @@ TEST(InspectorMaps, LargeMapsKeepTheLargestValuesAndMeansOfTheOthers) {
   Fields fields{inflated(packed)};
   ASSERT_EQ(fields.number(), 0);
   EXPECT_LE(std::ssize(packed), kBytes * 3 / 2);
+  EXPECT_NEAR(fields.take(at::kFloat, {1}).item<double>(), analyse::shade_end(map).item<double>(), 1e-6);
   fields.take(at::kFloat, {kT});
   const std::int64_t k = fields.number();
   ASSERT_GE(k, 5);

@@ -63,7 +63,7 @@ const LargeMap = Base => class extends Base {
       const i0 = state.y + Math.floor(r * step), i1 = Math.max(i0 + 1, state.y + Math.floor((r + 1) * step));
       for (let i = i0; i < i1; ++i) {
         const row = map.start(i), seen = map.seen(i), most = map.scale[i];
-        const unit = 255 / levels * (state.row ? 1 : Math.sqrt(Math.min(1, most)));
+        const unit = 255 / levels * (state.row ? 1 : Math.sqrt(most / map.end));
         const end = Math.min(pixels, Math.ceil((seen - state.x) / step));
         for (let c = 0; c < end; ++c) {
           const j0 = state.x + Math.floor(c * step), j1 = Math.min(seen, Math.max(j0 + 1, state.x + Math.floor((c + 1) * step)));

@@ -65,6 +65,7 @@ class AttentionMap {
     this.size = size;
     this.causal = causal;
     this.levels = reader.take(Int32Array, 1)[0];
+    this.end = reader.take(Float32Array, 1)[0];  // where shades end
     this.scale = reader.take(Float32Array, size);
     this.numbers = new Int16Array(this.start(size));
     this.least = null;  // the smallest value of each row that is stored individually
