@@ -153,8 +153,8 @@ def run_folder(headroom, place, name):
 # Runs that `evaluate RUN` reads: by a word of the command, else the last one.
 EVALUATED = {"--beam": "moa/wmt14_ende_8k8e128d", "composition": "small/composition_dense",
              "RUN/checkpoints/best.safetensors": "mgk/lra_listops_mgk_h4", "--stride": "mgk/wt103_small_mgk_h4",
-             "evaluate": "switchhead/wt103_47m"}
-MORE = {"tokenizer": ["--vocabulary-size", "300"], "bench": ["--repeats", "1", "--threads", "1"]}
+             "evaluate": "switchhead/wt103_47m", "convert": "dcmha/405m_transformer_pp"}
+MORE = {"tokenizer": ["--vocabulary-size", "300"], "convert": ["--tokens", "96"], "bench": ["--repeats", "1", "--threads", "1"]}
 SHORTER = {"1024": "16", "128": "8"}  # of `bench generation`
 
 
