@@ -35,7 +35,7 @@ struct Routing {
 
 // Added to the sum of the routed experts' probabilities before dividing by it.
 inline constexpr double kRenormaliseEpsilon = 1e-6;
-// Minimum standard deviation of the noise of noisy routing (MoA Eq. 3).
+// Minimum standard deviation of the noise of noisy routing, from MoA's released code. Eq. 3 has none.
 inline constexpr double kNoiseFloor = 0.01;
 
 struct RoutingOptions {

@@ -106,8 +106,8 @@ class ImportanceAnalysis : public Analysis {
          .remark = fmt::format("the loss of {} tokens, {:.4f}, if one layer composes its heads by its fixed map alone",
                                tokens_, loss),
          .markup = html_table({"layer", "loss", "rise", "rise as a share of the largest"}, rows)});
-    found.summary = fmt::format("without its dynamic terms {} raises the loss most, by {:.4f} to {:.4f}", most, largest,
-                                loss + largest);
+    found.summary =
+        fmt::format("the loss, {:.4f}, rises most without the dynamic terms of {}: by {:+.4f}", loss, most, largest);
     return found;
   }
 

@@ -19,8 +19,9 @@ class RoutedProjection : public ProjectionPart {
     auto& own = o.of<RoutedHeadOptions>();
     detail::describe_top_k(fields, o);
     detail::describe_gates(fields, o);
-    detail::add_strict(fields, "noisy_routing", own.noisy_routing,
-                       "routed heads: learned noise on the router's scores in training");
+    detail::add_strict(
+        fields, "noisy_routing", own.noisy_routing,
+        "routed heads: noise on the router's scores in training, of standard deviation softplus(x W) + 0.01");
     detail::describe_switch_loss(fields, o);
     fields.add("switch_slots_coefficient", own.switch_slots_coefficient, at_least(0),
                "routed heads: weight of the same loss as MoA's released code computes it");
