@@ -49,7 +49,7 @@ def test_report_of_comparison_and_run(headroom, tmp_path):
     assert again["report"] == str(out / "report.html") and again["runs"] == made["runs"]
     lines = (out / "report.html").read_text().splitlines()
     assert [a for a, b in zip(lines, page.splitlines()) if a != b and "This page" not in a] == []
-    assert "Use of experts" in page and "Quality against cost" in page
+    assert "Use of experts" in page and "Quality against MACs of a training step" in page
 
     assert str(out) in headroom.refusal("sweep", config, "--vary", "train.steps=8", "--out", out)
     assert (out / "report.html").read_text().splitlines() == lines

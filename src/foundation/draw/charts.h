@@ -50,11 +50,16 @@ struct LineChart {
   std::vector<std::string> x_names;   // labels at x = 0, 1, ... instead of numbers
 };
 
+struct Interval {
+  double low = 0.0, high = 0.0;
+};
+
 struct ScatterPoint {
   std::string name;
   Point at;
   std::size_t style = 0;
   std::optional<std::string> label = {};  // nullopt: the name
+  std::optional<Interval> interval = {};  // an interval around at.y
 };
 
 // A straight line, such as a power law.
@@ -70,7 +75,7 @@ struct ScatterGap {
   std::size_t style = 0;
 };
 
-// Labelled points on logarithmic scales.
+// Labelled points on logarithmic scales. Points with the same coordinates are drawn side by side.
 struct ScatterChart {
   std::string title, x_label;
   std::vector<ScatterPoint> points;

@@ -78,7 +78,7 @@ p.lead { font-size: 1.15rem; } .lead li + li, .warn li + li { margin-top: .35rem
   min-width: 0; }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 480px), 1fr)); gap: 1rem; }
 .note + .grid { margin-top: 1.2rem; }
-.grid.overview { align-items: start; }
+.grid.overview { align-items: start; } .grid.overview > :last-child:nth-child(odd) { grid-column: 1 / -1; }
 .grid > figure { display: flex; flex-direction: column; }
 .grid .chart { max-width: 540px; margin: auto auto 0; }
 .grid.samples { grid-template-columns: repeat(auto-fill, minmax(min(100%, 320px), 1fr)); margin-bottom: 1rem; }

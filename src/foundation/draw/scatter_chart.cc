@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kPlotLeft = 44.0, kPlotTop = 12.0, kPlotBottom = 40.0, kPlotRight = 20.0;
 constexpr double kLabelWidth = 7.5;  // approximate width of a character
+constexpr double kRadius = 5.0;      // of a point
 
 std::vector<double> ticks_of(const Scale& scale) {
   return logarithmic_ticks(scale.first(), scale.last());
@@ -82,30 +83,103 @@ std::string label_of(const ScatterPoint& point) {
   return shorten(point.label.value_or(point.name), 2 * kNameRoom);
 }
 
-// Draws the points, and their labels without overlap.
-std::string named_points(const Scale& x, const Scale& y, const std::vector<ScatterPoint>& points) {
-  std::string drawing;
-  std::vector<const ScatterPoint*> labelled;
-  std::vector<double> heights;
+struct Area {
+  double left, top, right, bottom;
+  bool meets(const Area& other) const {
+    return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+  }
+};
+
+// A point in the drawing. `low` and `high` are the ends of its interval, or the point itself.
+struct Mark {
+  const ScatterPoint* point;
+  double x, y, low, high;
+  Area area() const { return {x - kRadius, std::min(y - kRadius, high), x + kRadius, std::max(y + kRadius, low)}; }
+};
+
+// Returns the points in the drawing; a mark is moved to the right of those that it would hide.
+std::vector<Mark> marks_of(const Scale& x, const Scale& y, const std::vector<ScatterPoint>& points) {
+  std::vector<Mark> marks;
   for (const ScatterPoint& point : points) {
-    const std::string title = escape(point.name + ": " + plain_number(point.at.y) + " at " + short_number(point.at.x));
-    drawing +=
-        element("circle",
-                {{"class", style_class("end", point.style)}, {"cx", x(point.at.x)}, {"cy", y(point.at.y)}, {"r", "5"}},
-                element("title", {}, title));
-    if (!label_of(point).empty()) {
-      labelled.push_back(&point);
-      heights.push_back(y(point.at.y));
+    const double at = y(point.at.y);
+    Mark mark{&point, x(point.at.x), at, at, at};
+    if (point.interval) {
+      mark.low = y(point.interval->low);
+      mark.high = y(point.interval->high);
+    }
+    for (const Mark& other : marks) {
+      if (std::abs(other.x - mark.x) < 1.0 && mark.area().meets(other.area())) {
+        mark.x += 2 * kRadius;
+      }
+    }
+    marks.push_back(mark);
+  }
+  return marks;
+}
+
+// Draws a label beside, above or below its mark, as near as it can be without meeting anything in `taken`.
+std::string placed_label(const Mark& mark, std::vector<Area>& taken) {
+  constexpr double kGap = 4.0, kAscent = 10.0, kDescent = 4.0, kStep = 5.0, kNear = 10.0;
+  const std::string label = label_of(*mark.point);
+  const double width = kLabelWidth * static_cast<double>(label.size());
+  const Area of_mark = mark.area();
+  struct Place {
+    const char* kind;
+    double x, baseline, left, away;
+    Area text(double wide) const { return {left, baseline - kAscent, left + wide, baseline + kDescent}; }
+  };
+  std::vector<Place> places;
+  for (double away = 0.0; away < kChartHeight; away += kStep) {
+    for (const double baseline : {mark.y + kDescent - away, mark.y + kDescent + away}) {
+      const double right = of_mark.right + kGap, left = of_mark.left - kGap;
+      places.push_back({"label", right, baseline, right, away});
+      places.push_back({"label left", left, baseline, left - width, away});
+    }
+    for (const double baseline : {of_mark.top - kDescent - 1 - away, of_mark.bottom + kAscent + 1 + away}) {
+      places.push_back({"label x", mark.x, baseline, mark.x - width / 2, away});
     }
   }
-  spread_labels(heights, kChartHeight - kPlotBottom);
-  for (std::size_t i = 0; i < labelled.size(); ++i) {
-    const std::string label = label_of(*labelled[i]);
-    const double at = x(labelled[i]->at.x);
-    // The label is right of the point, or left of it if there is no space.
-    const bool left = at + 10 + kLabelWidth * static_cast<double>(label.size()) > kWidth;
-    drawing += text_at(style_class(left ? "label left" : "label", labelled[i]->style), at + (left ? -9 : 9),
-                       heights[i] + 4, escape(label));
+  const auto found = std::ranges::find_if(places, [&](const Place& place) {
+    const Area text = place.text(width);
+    return text.left >= kPlotLeft && text.right <= kWidth && text.top >= 0.0 &&
+           text.bottom <= kChartHeight - kPlotBottom &&
+           std::ranges::none_of(taken, [&](const Area& other) { return text.meets(other); });
+  });
+  const Place& place = found == places.end() ? places.front() : *found;
+  const Area text = place.text(width);
+  taken.push_back(text);
+  std::string drawing;
+  if (place.away > kNear) {  // a dotted line to the mark
+    drawing = element("path", {{"class", style_class("leader", mark.point->style)},
+                               {"d", line_through({{mark.x, std::clamp(text.top, of_mark.top, of_mark.bottom)},
+                                                   {std::clamp(mark.x, text.left, text.right),
+                                                    std::clamp(mark.y, text.top, text.bottom)}})}});
+  }
+  return drawing + text_at(style_class(place.kind, mark.point->style), place.x, place.baseline, escape(label));
+}
+
+// Draws the points with their intervals, and their labels without overlap.
+std::string named_points(const std::vector<Mark>& marks) {
+  std::string drawing;
+  std::vector<Area> taken;
+  for (const Mark& mark : marks) {
+    const ScatterPoint& point = *mark.point;
+    if (point.interval) {
+      drawing +=
+          element("path", {{"class", style_class("reach", point.style)},
+                           {"d", vertical(mark.x, mark.low, mark.high) + horizontal(mark.x - 4, mark.low, mark.x + 4) +
+                                     horizontal(mark.x - 4, mark.high, mark.x + 4)}});
+    }
+    const std::string title = escape(point.name + ": " + plain_number(point.at.y) + " at " + short_number(point.at.x));
+    drawing +=
+        element("circle", {{"class", style_class("end", point.style)}, {"cx", mark.x}, {"cy", mark.y}, {"r", kRadius}},
+                element("title", {}, title));
+    taken.push_back(mark.area());
+  }
+  for (const Mark& mark : marks) {
+    if (!label_of(*mark.point).empty()) {
+      drawing += placed_label(mark, taken);
+    }
   }
   return drawing;
 }
@@ -122,6 +196,14 @@ std::string scatter_chart(const ScatterChart& chart) {
       include(x, point.at.x);
       include(y, point.at.y);
       points.push_back(point);
+      if (std::optional<Interval>& interval = points.back().interval) {
+        if (can_be_drawn({point.at.x, interval->low}) && can_be_drawn({point.at.x, interval->high})) {
+          include(y, interval->low);
+          include(y, interval->high);
+        } else {
+          interval.reset();
+        }
+      }
     }
   }
   for (const ScatterGap& gap : chart.gaps) {  // gaps from extrapolated lines may end outside the range of the points
@@ -137,8 +219,9 @@ std::string scatter_chart(const ScatterChart& chart) {
   }
   x.widen(0.12, 0.01);
   y.widen(0.12, 0.01);
-  return chart_of(kChartHeight, chart.title,
-                  scatter_axes(x, y, chart.x_label) + lines_and_gaps(x, y, chart) + named_points(x, y, points));
+  return chart_of(
+      kChartHeight, chart.title,
+      scatter_axes(x, y, chart.x_label) + lines_and_gaps(x, y, chart) + named_points(marks_of(x, y, points)));
 }
 
 }  // namespace headroom::draw

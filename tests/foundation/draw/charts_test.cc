@@ -213,6 +213,40 @@ TEST(ScatterChart, NamesItsPoints) {
   EXPECT_NE(scatter_chart({.title = "t", .x_label = "x", .points = {}}).find("no measurements"), std::string::npos);
 }
 
+TEST(ScatterChart, DrawsIntervalsAndLabelsThatTouchNothing) {
+  ScatterChart chart{.title = "t", .x_label = "MACs", .points = {}};
+  for (std::size_t i = 0; i < 7; ++i) {
+    const double y = 48.0 + 0.3 * static_cast<double>(i);
+    chart.points.push_back({"switchhead", {1.0e7 * static_cast<double>(1 + i / 2), y}, i});
+    chart.points.back().interval = {y - 1.0, y + 1.0};
+  }
+  const std::string svg = scatter_chart(chart);
+  EXPECT_EQ(numbers_after(svg, "<path class='reach s[0-9]' d='M").size(), 7u);
+  const std::vector<double> x = numbers_after(svg, "<circle class='end s[0-9]' cx='");
+  ASSERT_EQ(x.size(), 7u);
+  EXPECT_NEAR(x[1], x[0] + 10.0, 0.11) << "with the same cost, side by side";
+  EXPECT_GT(x[2], x[1]);
+  const std::regex text("class='label( left| x)? s[0-9]' x='([0-9.]+)' y='([0-9.]+)'");
+  std::vector<std::pair<double, double>> labels;  // left end and baseline, 75 units wide
+  for (std::sregex_iterator at(svg.begin(), svg.end(), text), end; at != end; ++at) {
+    const double shift = (*at)[1] == " left" ? 75.0 : (*at)[1] == " x" ? 37.5 : 0.0;
+    labels.emplace_back(std::stod((*at)[2]) - shift, std::stod((*at)[3]));
+  }
+  ASSERT_EQ(labels.size(), 7u);
+  for (std::size_t i = 0; i < 7; ++i) {
+    EXPECT_GE(labels[i].first, 44.0);
+    EXPECT_LE(labels[i].first, 480.0 - 75.0);
+    for (std::size_t j = 0; j < i; ++j) {
+      EXPECT_TRUE(std::abs(labels[i].first - labels[j].first) >= 74.9 ||
+                  std::abs(labels[i].second - labels[j].second) >= 13.9)
+          << i << " " << j;
+    }
+  }
+  chart.points[0].interval = {-1.0, 50.0};
+  EXPECT_EQ(numbers_after(scatter_chart(chart), "<path class='reach s[0-9]' d='M").size(), 6u)
+      << "no end below 0 on a logarithmic axis";
+}
+
 TEST(ScatterChart, DrawsLinesAndTheGapBetweenThem) {
   ScatterChart chart{.title = "t", .x_label = "x", .points = {{"a", {1e3, 9.0}, 0}, {"b", {1e6, 7.0}, 1}}};
   EXPECT_EQ(scatter_chart(chart).find("class='line"), std::string::npos);

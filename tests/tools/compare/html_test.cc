@@ -63,7 +63,7 @@ TEST(Report, ShowsEverythingThatWasCompared) {
         std::string("a CPU, 2 threads, fp32"), std::string("prefers-color-scheme: dark")}) {
     EXPECT_NE(html.find(part), std::string::npos) << part;
   }
-  EXPECT_EQ(count(html, "<svg class='chart'"), 2u) << "two curves; the same MACs of a step";
+  EXPECT_EQ(count(html, "<svg class='chart'"), 3u) << "two curves, attention MACs; the same MACs of a step";
   EXPECT_EQ(count(html, "<details>"), 1u) << "the first one's whole config";
   EXPECT_NE(html.find("d_model = 256"), std::string::npos) << "the resolved config";
 }
@@ -79,9 +79,10 @@ TEST(Report, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
   }
   const std::string html = render_report(result);
   expect_well_formed(html);
-  EXPECT_EQ(count(html, "<svg class='chart'"), 3u) << "two curves, the differences";
+  EXPECT_EQ(count(html, "<svg class='chart'"), 4u) << "two curves, the differences, attention MACs";
   EXPECT_EQ(count(html, "class='band s1'"), 2u);
-  EXPECT_EQ(count(html, "class='reach s1'"), 1u);
+  EXPECT_HAS(html, "Quality against attention MACs");
+  EXPECT_EQ(count(html, "class='reach s1'"), 2u) << "the difference and the interval of the mean";
   EXPECT_HAS(html, "7.10 \u00b1 0.14");
   EXPECT_NE(html.find("<td class='name'>learning_rate 1e+30</td><td>diverged</td><td>diverged</td>"), std::string::npos)
       << "a line a combination, a column a model";
@@ -100,10 +101,10 @@ TEST(Report, ShowsLossesExpertsAndQualityAgainstCost) {
       {.step = 100, .experts = {{"a", {.entropy = 0.8}}, {"b", {.entropy = 0.0}}}}};
   const std::string html = render_report(result);
   expect_well_formed(html);
-  EXPECT_EQ(count(html, "<svg class='chart'"), 5u) << "two curves, losses, experts, a scatter";
+  EXPECT_EQ(count(html, "<svg class='chart'"), 6u) << "two curves, losses, experts, both costs";
   EXPECT_EQ(count(html, "class='faint s"), 2u);
   EXPECT_HAS(html, "Use of experts");
-  EXPECT_HAS(html, "Quality against cost");
+  EXPECT_HAS(html, "Quality against MACs of a training step");
 }
 
 TEST(Report, ShowsHowConfigsDiffer) {

@@ -63,22 +63,41 @@ std::string difference_chart(const std::vector<ComparedRun>& runs) {
                                      draw::interval_chart(chart));
 }
 
-std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
+namespace {
+
+// Empty if all runs have the same cost.
+template <class Cost>
+std::string quality_against(const char* cost_name, const std::vector<ComparedRun>& runs, const Cost& cost) {
   const tasks::FigureKind& kind = runs.front().headline_kind();
-  draw::ScatterChart chart{.title = "Validation " + kind.words + " against the MACs of a training step",
-                           .x_label = "MACs of a training step",
-                           .points = {}};
+  draw::ScatterChart chart{
+      .title = fmt::format("Validation {} against {}", kind.words, cost_name), .x_label = cost_name, .points = {}};
+  bool intervals = false;
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    chart.points.push_back({label_of(runs[r]), {step_macs(runs[r]), runs[r].headline()}, r});
+    const std::vector<double> values = runs[r].over_seeds(kind.name);
+    const std::optional<Interval> spread = paired_difference(values, std::vector<double>(values.size(), 0.0));
+    draw::ScatterPoint& point =
+        chart.points.emplace_back(label_of(runs[r]), draw::Point{cost(runs[r]), runs[r].headline()}, r);
+    if (spread) {
+      point.interval = {spread->low, spread->high};
+      intervals = true;
+    }
   }
-  const bool alike =
-      std::ranges::all_of(runs, [&](const ComparedRun& run) { return step_macs(run) == step_macs(runs.front()); });
+  const bool alike = std::ranges::all_of(
+      chart.points, [&](const draw::ScatterPoint& point) { return point.at.x == chart.points.front().at.x; });
   return alike ? ""
-               : figure("Quality against cost",
-                        fmt::format("validation {} and MACs of a training step, both logarithmic; better models are "
-                                    "further {} and left",
-                                    kind.words, kind.better == Better::higher ? "up" : "down"),
+               : figure(fmt::format("Quality against {}", cost_name),
+                        fmt::format("validation {}{}, both axes logarithmic; better models are further {} and left",
+                                    kind.words, intervals ? ", mean over the seeds and its 95% interval" : "",
+                                    kind.better == Better::higher ? "up" : "down"),
                         draw::scatter_chart(chart));
+}
+
+}  // namespace
+
+std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
+  return quality_against("attention MACs", runs,
+                         [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); }) +
+         quality_against("MACs of a training step", runs, step_macs);
 }
 
 namespace {
