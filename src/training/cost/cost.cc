@@ -225,6 +225,9 @@ Saved block_elements(const ModelOptions& model, const Stack& stack) {
     saved.in_products += a.of<OutputGateOptions>().exclusive ? span.queries * a.computed_heads() * a.value_width() : 0;
     saved.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
     saved.wide += a.score->saved_elements(a, span);
+    if (a.dropout > 0.0 && a.score->has_scores()) {  // the reference operator keeps the weights before and after
+      saved.wide += Exact(2) * a.attention_matrices() * span.queries * span.sources;
+    }
   }
   return saved;
 }

@@ -88,11 +88,12 @@ struct StepMemory {
   std::int64_t gradients = 0;
   std::int64_t moments = 0;  // optimizer state
   // Tensors that fused operators save for the backward pass of one micro-batch (train.batch_size / train.accumulate
-  // sequences): each norm's input and result; queries, keys, values and head outputs; the MLP's hidden layer before and
-  // after its activation (relu: after; gated: the gate before and after its activation, the other projection, and their
-  // product). With precision = "bf16", operands of matrix multiplications take 2 bytes per element, and bf16 copies of
-  // the matrices are included. Also includes the Transformer-XL memory of the previous and the current chunk, for all
-  // sequences.
+  // sequences): each norm's input and result; queries, keys, values and head outputs; with attention.dropout all
+  // attention weights before and after it, since only the reference operator drops weights; the MLP's hidden layer
+  // before and after its activation (relu: after; gated: the gate before and after its activation, the other
+  // projection, and their product). With precision = "bf16", operands of matrix multiplications take 2 bytes per
+  // element, and bf16 copies of the matrices are included. Also includes the Transformer-XL memory of the previous and
+  // the current chunk, for all sequences.
   std::int64_t activations = 0;
   std::int64_t carried = 0;  // the part of `activations` that is Transformer-XL memory
   // parameters + moments + max(gradients, activations), because activations are freed as gradients are allocated. With

@@ -39,6 +39,18 @@ TEST(StepMemory, IsCountedByHand) {
   EXPECT_EQ(bytes.total, bytes.parameters + bytes.moments + std::max(bytes.gradients, bytes.activations));
 }
 
+TEST(StepMemory, DroppedWeightsAreKept) {
+  config::Config config = small_config();
+  const std::int64_t without = step_memory(config).activations;
+  config.model.attention.dropout = 0.1;
+  // Before and after the dropout, in 3 sequences, 2 layers, 2 heads, 8 queries and 8 keys.
+  EXPECT_EQ(step_memory(config).activations - without, 4 * 2 * 3 * 2 * 2 * 8 * 8);
+  config.model.attention.score = "linear";
+  config::Config linear = config;
+  linear.model.attention.dropout = 0.0;
+  EXPECT_EQ(step_memory(config).activations, step_memory(linear).activations);
+}
+
 TEST(StepMemory, MuonKeepsNoSquaresOfWhatItMoves) {
   config::Config config = small_config();
   const std::int64_t adamw = step_memory(config).moments;
