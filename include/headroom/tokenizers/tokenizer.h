@@ -65,7 +65,7 @@ struct Cut {
 //
 // bpe: byte-level BPE as in GPT-2, trained or imported. It gives the ids of the `tokenizers` package without the
 // special tokens that a template adds. Added tokens are matched in the text; the rest is split into words by the
-// pattern of GPT-2, LLaMA 3 or Qwen2, and merges stay inside words. decode(encode(text)) is the text, or its NFC form
+// patterns of its pre-tokenizer, and merges stay inside words. decode(encode(text)) is the text, or its NFC form
 // if the tokenizer normalises. Spare ids decode to the empty string.
 class Tokenizer {
  public:

@@ -3,6 +3,7 @@
 
 #include "data/text/support.h"
 #include "data/tokenizers/bpe/model.h"
+#include "data/tokenizers/patterns.h"
 #include "data/tokens/token_file.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/json.h"
@@ -140,6 +141,26 @@ TEST_F(BpeTest, WholeWordsComeFirstIfRequested) {
   EXPECT_EQ(ids_of(json, "xyz xyz"), (Ids{264, ' ', 'x', 'y', 'z'}));
 }
 
+TEST_F(BpeTest, SplitsInSteps) {
+  Json json = document();
+  const auto ids = [&](const Json& steps, std::string_view text) {
+    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
+    json["pre_tokenizer"]["pretokenizers"].push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}});
+    const auto bpe = tokenizer(json);
+    EXPECT_EQ(bpe->serialised(), restore_tokenizer(TokenizerKind::bpe, bpe->serialised(), "x")->serialised());
+    return bpe->encode(text);
+  };
+  EXPECT_EQ(ids(Json::array(), "hell1o"), (Ids{258, '1', 'o'}));
+  const Json split = {{"type", "Split"}, {"pattern", {{"String", "l."}}}, {"behavior", "Isolated"}, {"invert", false}};
+  EXPECT_EQ(ids(Json::array({split}), "hell.o hello"), (Ids{256, 'l', 'l', '.', 'o', ' ', 259}));
+  EXPECT_EQ(ids(Json::array({{{"type", "Digits"}, {"individual_digits", true}}, split}), "hel1.l."),
+            (Ids{256, 'l', '1', '.', 'l', '.'}));
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json::array()}};
+  EXPECT_EQ(ids(Json::array({split}), "e\xcc\x81"), (Ids{'e', 0xcc, 0x81}));
+  json["normalizer"]["normalizers"] = {{{"type", "NFC"}}};
+  EXPECT_EQ(ids(Json::array({split}), "e\xcc\x81"), (Ids{261}));
+}
+
 TEST_F(BpeTest, NormalisesToNfcIfRequested) {
   Json json = document();
   json["added_tokens"] = {added(264, "e\xcc\x81!", false)};
@@ -159,7 +180,7 @@ TEST_F(BpeTest, IsSavedAndLoaded) {
       {"type", "Sequence"},
       {"pretokenizers",
        {{{"type", "Split"},
-         {"pattern", {{"Regex", std::string(pattern_texts()[1].regex)}}},
+         {"pattern", {{"Regex", std::string(kQwen2Words)}}},
          {"behavior", "Isolated"},
          {"invert", false}},
         {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}};
@@ -289,12 +310,12 @@ TEST_F(BpeTest, ChunksGiveTheIdsOfTheWholeText) {
   constexpr const char* kPieces[] = {" ", "  ",  "\n", "\n\n",    "\r\n",     "\t",        "hello",    "a", "12345",
                                      ".", "...", "'s", "<|end|>", "\xc3\xa9", "e\xcc\x81", "\xc2\xa0", "(", "x"};
   Random random(5);
-  for (const PatternText& pattern : pattern_texts()) {
+  for (const patterns::Patterns& pattern : patterns::kAll) {
     Json json = document();
     json["added_tokens"] = {added(264, "<|end|>", false), added(265, "  ", true)};
     json["normalizer"] = {{"type", "NFC"}};
     BpeModel model = parse_tokenizer_json(json.dump(), "x");
-    model.pattern = pattern.pattern;
+    model.words = pattern;
     const auto bpe = restore_tokenizer(TokenizerKind::bpe, to_tokenizer_json(model), "x");
     std::string text;
     Ids apart;
@@ -365,17 +386,18 @@ TEST_F(BpeTest, RefusesUnsupportedSettingsByName) {
       {"/truncation", R"({"max_length":3})", "truncation is set"},
       {"/padding", R"({"length":3})", "padding is set"},
       {"/pre_tokenizer", "null", "pre_tokenizer is missing"},
-      {"/pre_tokenizer", R"({"type":"Whitespace"})", "pre_tokenizer is Whitespace"},
+      {"/pre_tokenizer", R"({"type":"Whitespace"})", "pre_tokenizer has the step Whitespace: only ByteLevel"},
       {"/pre_tokenizer/add_prefix_space", "true", "pre_tokenizer.add_prefix_space is true"},
-      {"/pre_tokenizer/use_regex", "false", "pre_tokenizer.use_regex is false"},
+      {"/pre_tokenizer/use_regex", "false", "pre_tokenizer has ByteLevel without use_regex"},
       {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"ByteLevel"}]})",
-       "a sequence of Digits, ByteLevel"},
+       "pre_tokenizer.add_prefix_space is true"},
       {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":5},{"type":"ByteLevel"}]})",
-       "a sequence of ?, ByteLevel"},
+       "pre_tokenizer.type must be a string"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Digits"}]})", "must end with ByteLevel"},
       {"/pre_tokenizer",
-       R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"x+"},"behavior":"Isolated"},)"
+       R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"x+"},"behavior":"Removed"},)"
        R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})",
-       "pre_tokenizer.Split.pattern must be a known pattern"},
+       "pre_tokenizer must have the behavior Isolated"},
       {"/decoder", R"({"type":"Metaspace"})", "decoder is Metaspace"},
       {"/added_tokens", R"([{"id":264,"content":"a","lstrip":true}])", "added_tokens.lstrip is true for \"a\""},
       {"/added_tokens", R"([{"id":264,"content":""}])", "a token of 0 bytes"},

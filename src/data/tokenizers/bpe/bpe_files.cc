@@ -131,18 +131,16 @@ std::string byte_level(bool cuts) {
   return fmt::format(R"({{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":{}}})", cuts);
 }
 
-std::string pre_tokenizer(WordPattern pattern) {
-  if (pattern == WordPattern::gpt2) {
+std::string pre_tokenizer(const std::vector<std::string>& words) {
+  if (words.size() == 1 && words.front() == kGpt2Words) {
     return byte_level(true);
   }
-  std::string_view regex;
-  for (const PatternText& known : pattern_texts()) {
-    regex = known.pattern == pattern ? known.regex : regex;
+  std::string steps;
+  for (const std::string& pattern : words) {
+    steps += fmt::format(R"({{"type":"Split","pattern":{{"Regex":{}}},"behavior":"Isolated","invert":false}},)",
+                         json_text(pattern));
   }
-  return fmt::format(
-      R"({{"type":"Sequence","pretokenizers":[{{"type":"Split","pattern":{{"Regex":{}}},"behavior":"Isolated",)"
-      R"("invert":false}},{}]}})",
-      json_text(regex), byte_level(false));
+  return fmt::format(R"({{"type":"Sequence","pretokenizers":[{}{}]}})", steps, byte_level(false));
 }
 
 }  // namespace
@@ -151,7 +149,7 @@ std::string to_tokenizer_json(const BpeModel& m) {
   std::string text = fmt::format(
       R"({{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{}],"normalizer":{},"pre_tokenizer":{},)"
       R"("post_processor":{},"decoder":{},{})",
-      added_tokens(m.added), m.composes ? R"({"type":"NFC"})" : "null", pre_tokenizer(m.pattern),
+      added_tokens(m.added), m.composes ? R"({"type":"NFC"})" : "null", pre_tokenizer(m.words),
       m.post_processor.empty() ? "null" : m.post_processor, byte_level(true),
       m.spare_ids > 0 ? fmt::format(R"("spare_ids":{},)", m.spare_ids) : "");
   text += fmt::format(R"("model":{{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":"",)"

@@ -19,7 +19,7 @@ class Bpe : public Tokenizer {
  public:
   explicit Bpe(const BpeModel& model)
       : serialised_(to_tokenizer_json(model)),
-        pattern_(model.pattern),
+        splitter_(model.words, "tokenizer"),
         composes_(model.composes),
         merges_(model.merges),
         bytes_(model.tokens.size()),
@@ -81,7 +81,7 @@ class Bpe : public Tokenizer {
 
   Cut separable(std::string_view text) const override {
     for (std::size_t at = separable_ ? text.size() : 0; at > 1;) {
-      if (ends_word(pattern_, text, --at)) {
+      if (splitter_.ends_word(text, --at)) {
         return {.end = at, .next = at};
       }
     }
@@ -96,7 +96,7 @@ class Bpe : public Tokenizer {
  private:
   bool has_word_end(std::string_view content) const {
     for (std::size_t at = 1; at < content.size(); ++at) {
-      if (ends_word(pattern_, content, at)) {
+      if (splitter_.ends_word(content, at)) {
         return true;
       }
     }
@@ -123,12 +123,10 @@ class Bpe : public Tokenizer {
   }
 
   void encode_words(std::string_view text, std::vector<std::int32_t>& symbols, std::vector<std::int32_t>& ids) const {
-    for (std::size_t at = 0; at < text.size();) {
-      const std::string_view word = text.substr(at, word_length(pattern_, text, at));
-      at += word.size();
+    splitter_.split(text, [&](std::string_view word) {
       if (const auto whole = whole_words_.find(word); whole != whole_words_.end()) {
         ids.push_back(whole->second);
-        continue;
+        return;
       }
       symbols.clear();
       for (const char byte : word) {
@@ -136,7 +134,7 @@ class Bpe : public Tokenizer {
       }
       merges_.apply(symbols);
       ids.insert(ids.end(), symbols.begin(), symbols.end());
-    }
+    });
   }
 
   std::int32_t id_of(char byte) const {
@@ -154,7 +152,7 @@ class Bpe : public Tokenizer {
   };
 
   std::string serialised_;
-  WordPattern pattern_;
+  WordSplitter splitter_;
   bool composes_;
   bool separable_ = true;  // false if an added token spans a word boundary
   Merges merges_;

@@ -1,20 +1,19 @@
-// Byte-level BPE: the pre-tokenizer, the merges, the contents of a tokenizer, and the file formats that store it.
+// Byte-level BPE: the merges, the contents of a tokenizer, and the file formats that store it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "word_pattern.h"
+
 namespace headroom::tokenizers {
 
-// The pre-tokenizer of byte-level BPE: splits a text into words. Merges never cross a word boundary.
-
-// All texts passed to the functions below must be valid UTF-8.
+// The two functions below require valid UTF-8.
 
 // Returns the NFC form: canonical decomposition, then canonical composition.
 std::string to_nfc(std::string_view text);
@@ -23,26 +22,6 @@ std::string to_nfc(std::string_view text);
 std::string character_of_byte(unsigned char byte);
 // The inverse for a whole token: stores its bytes, or returns false if one of its characters stands for no byte.
 bool spelled_bytes(std::string_view token, std::string& bytes);
-
-// The supported patterns, named after the tokenizers that introduced them.
-enum class WordPattern {
-  gpt2,    // contractions; runs of letters, digits or other characters, each with at most one leading space
-  llama3,  // contractions in any case; letters with any one leading character; up to three digits; line ends separate
-  qwen2,   // as llama3, but each digit is a word
-};
-
-struct PatternText {
-  WordPattern pattern;
-  std::string_view regex;  // as spelled in a tokenizer.json
-};
-std::span<const PatternText> pattern_texts();
-
-// Returns the length in bytes of the word that begins at `at` < text.size(). Words follow each other without gaps.
-std::size_t word_length(WordPattern pattern, std::string_view text, std::size_t at);
-
-// Returns whether a word ends at `at` (0 < at < text.size()) in any context, so that both sides can be split
-// separately. True at least between a letter and an ASCII space or line end.
-bool ends_word(WordPattern pattern, std::string_view text, std::size_t at);
 
 // Byte-pair encoding of one word: merges adjacent symbols, earliest-learnt pair first.
 
@@ -84,9 +63,9 @@ struct BpeModel {
   // added token has.
   std::vector<std::string> tokens;
   std::vector<Merge> merges;
-  std::vector<AddedToken> added;  // sorted by id
-  WordPattern pattern = WordPattern::gpt2;
-  bool composes = false;           // text is normalised to NFC
+  std::vector<AddedToken> added;                               // sorted by id
+  std::vector<std::string> words = {std::string(kGpt2Words)};  // the patterns of a WordSplitter
+  bool composes = false;                                       // text is normalised to NFC
   bool whole_words_first = false;  // a word that is a token becomes that token without merging
   std::string post_processor;      // JSON; not used here, stored for other readers of the file
   std::int64_t spare_ids = 0;      // ids without text after the last token, for models with a larger vocabulary
@@ -98,7 +77,7 @@ BpeModel parse_tokenizer_json(std::string_view text, std::string_view origin);
 
 // Settings from the files next to a vocabulary and its merges.
 struct PairSettings {
-  WordPattern pattern = WordPattern::gpt2;
+  std::string words;  // the pattern of a WordSplitter
   bool composes = false;
   std::vector<AddedToken> added;     // by id
   std::vector<std::string> special;  // tokens that are matched in texts if the vocabulary has them

@@ -14,14 +14,13 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TokenizerClass {
-  std::string_view name, model_type;
-  WordPattern pattern;
+  std::string_view name, model_type, words;
   bool composes;
   std::string_view padding;  // its pad_token by default; empty: none
 };
-constexpr TokenizerClass kClasses[] = {{"GPT2Tokenizer", "gpt2", WordPattern::gpt2, false, ""},
-                                       {"GPTNeoXTokenizer", "gpt_neox", WordPattern::gpt2, true, "<|padding|>"},
-                                       {"Qwen2Tokenizer", "qwen2", WordPattern::qwen2, true, "<|endoftext|>"}};
+constexpr TokenizerClass kClasses[] = {{"GPT2Tokenizer", "gpt2", kGpt2Words, false, ""},
+                                       {"GPTNeoXTokenizer", "gpt_neox", kGpt2Words, true, "<|padding|>"},
+                                       {"Qwen2Tokenizer", "qwen2", kQwen2Words, true, "<|endoftext|>"}};
 
 std::string text_at(const SortedJson& document, const char* key) {
   const auto found = document.find(key);
@@ -113,7 +112,7 @@ PairSettings read_pair_settings(const fs::path& folder) {
     user_error("{}: add_prefix_space is true, but adding a blank before each text is not supported",
                settings_file.string());
   }
-  PairSettings pair{.pattern = kind.pattern, .composes = kind.composes};
+  PairSettings pair{.words = std::string(kind.words), .composes = kind.composes};
   pair.special = special_tokens(kind, read_json_object(folder / "special_tokens_map.json"), settings, folder);
   const auto is_special = [&](const std::string& token) {
     return std::find(pair.special.begin(), pair.special.end(), token) != pair.special.end();

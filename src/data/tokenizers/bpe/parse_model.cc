@@ -1,5 +1,6 @@
 // Parses tokenizer.json and GPT-2's pair of files. Both are untrusted input.
 #include <algorithm>
+#include <cctype>
 #include <set>
 #include <unordered_map>
 
@@ -22,6 +23,7 @@ class Setting {
 
   [[noreturn]] void refuse(std::string_view why) const { user_error("{}: {} {}", origin_, place_, why); }
   const std::string& origin() const { return origin_; }
+  const std::string& place() const { return place_; }
   const SortedJson& value() const { return value_; }
   bool is_null() const { return value_.is_null(); }
 
@@ -208,65 +210,87 @@ void read_added(const Setting& part, ModelReader& reader) {
   }
 }
 
-WordPattern known_pattern(const Setting& split) {
+// Returns the regular expression of a step that makes a word of each match.
+std::string split_pattern(const Setting& split) {
   split.require_object({"type", "pattern", "behavior", "invert"});
   if (split["behavior"].text() != "Isolated" || split["invert"].flag(false)) {
     split.refuse("must have the behavior Isolated, not inverted");
   }
-  const std::string regex = split["pattern"]["Regex"].text();
-  for (const PatternText& known : pattern_texts()) {
-    if (known.regex == regex) {
-      return known.pattern;
-    }
+  if (split["pattern"]["String"].is_null()) {
+    return split["pattern"]["Regex"].text();
   }
-  split["pattern"].refuse("must be a known pattern: GPT-2's, LLaMA 3's or Qwen2's");
+  std::string pattern;
+  for (const char c : split["pattern"]["String"].text()) {
+    const bool symbol = c > ' ' && c < '\x7f' && std::isalnum(static_cast<unsigned char>(c)) == 0;
+    pattern += (symbol ? "\\" : "") + std::string(1, c);
+  }
+  return pattern;
 }
 
-// Accepts ByteLevel alone, or a known pattern followed by ByteLevel without its own pattern.
+// Returns the members of `list` if the part is a sequence, else the part itself; null: none.
+std::vector<Setting> steps_of(const Setting& part, const std::string& list) {
+  std::vector<Setting> steps;
+  if (part.is_null()) {
+    return steps;
+  }
+  if (part["type"].text() != "Sequence") {
+    return {part};
+  }
+  if (!part[list].value().is_array()) {
+    part[list].refuse("must be a list");
+  }
+  for (const SortedJson& step : part[list].value()) {
+    steps.emplace_back(step, part.origin(), part.place());
+    steps.back()["type"].text();
+  }
+  return steps;
+}
+
+// Accepts any number of Splits and Digits, then ByteLevel.
 void read_pre_tokenizer(const Setting& part, BpeModel& model) {
   if (part.is_null()) {
     part.refuse("is missing: only byte-level BPE is supported");
   }
-  const auto byte_level = [](const Setting& level, bool cuts) {
-    level.require_object({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-    if (level["add_prefix_space"].flag(true)) {
-      level["add_prefix_space"].refuse("is true, but adding a blank before each text is not supported");
+  model.words.clear();
+  bool ends = false;
+  for (const Setting& step : steps_of(part, "pretokenizers")) {
+    const std::string type = step["type"].text();
+    if (ends || (type != "Split" && type != "Digits" && type != "ByteLevel")) {
+      part.refuse(fmt::format("has the step {}: only ByteLevel is supported, alone or after Split and Digits", type));
     }
-    if (level["use_regex"].flag(true) != cuts) {
-      level["use_regex"].refuse(cuts ? "is false, but text that is not cut into words is not supported"
-                                     : "must be false after another pattern");
+    if (type == "Split") {
+      model.words.push_back(split_pattern(step));
+    } else if (type == "Digits") {
+      step.require_object({"type", "individual_digits"});
+      model.words.emplace_back(step["individual_digits"].flag(false) ? R"(\p{N})" : R"(\p{N}+)");
+    } else {
+      step.require_object({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+      if (step["add_prefix_space"].flag(true)) {
+        step["add_prefix_space"].refuse("is true, but adding a blank before each text is not supported");
+      }
+      if (step["use_regex"].flag(true)) {
+        model.words.emplace_back(kGpt2Words);
+      }
+      ends = true;
     }
-  };
-  const std::string type = part["type"].text();
-  if (type == "ByteLevel") {
-    byte_level(part, true);
-    return;
   }
-  const SortedJson& steps = part["pretokenizers"].value();
-  if (type != "Sequence" || !steps.is_array()) {
-    part.refuse(fmt::format("is {}: only ByteLevel, alone or after a Split, is supported", type));
+  if (!ends) {
+    part.refuse("must end with ByteLevel: only byte-level BPE is supported");
   }
-  std::string names;
-  for (const SortedJson& step : steps) {
-    const bool named = step.is_object() && step.contains("type") && step.at("type").is_string();
-    names += (names.empty() ? "" : ", ") + (named ? step.at("type").get<std::string>() : "?");
+  if (model.words.empty()) {
+    part.refuse("has ByteLevel without use_regex, but text that is not cut into words is not supported");
   }
-  if (names != "Split, ByteLevel") {
-    part.refuse(fmt::format("is a sequence of {}: only ByteLevel, alone or after one Split, is supported", names));
-  }
-  model.pattern = known_pattern(Setting(steps[0], part.origin(), "pre_tokenizer.Split"));
-  byte_level(Setting(steps[1], part.origin(), "pre_tokenizer.ByteLevel"), false);
+  WordSplitter(model.words, part.origin() + ": pre_tokenizer");  // throws for a pattern that is not supported
 }
 
 void read_normalizer(const Setting& part, BpeModel& model) {
-  if (part.is_null()) {
-    return;
+  for (const Setting& step : steps_of(part, "normalizers")) {
+    const std::string type = step["type"].text();
+    if (type != "NFC") {
+      part.refuse(fmt::format("is {}: only NFC, or none, is supported", type));
+    }
+    model.composes = true;
   }
-  const std::string type = part["type"].text();
-  if (type != "NFC") {
-    part.refuse(fmt::format("is {}: only NFC, or none, is supported", type));
-  }
-  model.composes = true;
 }
 
 void read_model(const Setting& part, ModelReader& reader) {
@@ -364,7 +388,7 @@ BpeModel parse_vocabulary_and_merges(const PairTexts& texts, const PairSettings&
       reader.added({.id = id, .content = token, .normalised = false, .special = true});
     }
   }
-  reader.model().pattern = settings.pattern;
+  reader.model().words = {settings.words};
   reader.model().composes = settings.composes;
   return std::move(reader).finish();
 }

@@ -164,24 +164,22 @@ class Learner {
   std::priority_queue<std::tuple<std::int64_t, std::int32_t, std::int32_t>> queue_;
 };
 
-constexpr WordPattern kPattern = WordPattern::gpt2;
 // Longer words, such as a line of one repeated character, are counted in parts, because every merge scans the whole
 // word. In bytes.
 constexpr std::size_t kLongestWord = 1024;
 
-void add_words(std::string_view text, WordCounts& counts) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = at + word_length(kPattern, text, at);
-    for (; at < end; at = std::min(at + kLongestWord, end)) {
-      ++counts[std::string(text.substr(at, std::min(kLongestWord, end - at)))];
+void add_words(const WordSplitter& splitter, std::string_view text, WordCounts& counts) {
+  splitter.split(text, [&](std::string_view word) {
+    for (std::size_t at = 0; at < word.size(); at += kLongestWord) {
+      ++counts[std::string(word.substr(at, kLongestWord))];
     }
-  }
+  });
 }
 
 // Returns the start of the last word of the text, which the following text may continue.
-std::size_t begin_of_last_word(std::string_view text) {
+std::size_t begin_of_last_word(const WordSplitter& splitter, std::string_view text) {
   for (std::size_t at = text.size(); at > 1;) {
-    if (ends_word(kPattern, text, --at)) {
+    if (splitter.ends_word(text, --at)) {
       return at;
     }
   }
@@ -208,23 +206,23 @@ std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, Te
     user_error("tokenizer.vocabulary_size: must be at least {}, a token for every byte, with kind = \"bpe\", got {}",
                config::kByteValues, options.vocabulary_size);
   }
+  const WordSplitter splitter(BpeModel().words, "tokenizer");
   WordCounts counts;
   {
     BlockReader blocks(text, "read for the tokenizer");
     std::string stretch;
     for (std::string block; blocks.next(block);) {
       stretch += block;
-      const std::size_t cut = begin_of_last_word(stretch);
-      add_words(std::string_view(stretch).substr(0, cut), counts);
+      const std::size_t cut = begin_of_last_word(splitter, stretch);
+      add_words(splitter, std::string_view(stretch).substr(0, cut), counts);
       stretch.erase(0, cut);
     }
-    add_words(stretch, counts);
+    add_words(splitter, stretch, counts);
   }
   if (counts.empty()) {
     user_error("tokenizer: the training text is empty");
   }
   BpeModel model = learn_merges(counts, options.vocabulary_size);
-  model.pattern = kPattern;
   if (std::ssize(model.tokens) < options.vocabulary_size) {
     user_error(
         "tokenizer.vocabulary_size: must be at most {}, the number of tokens that the training text yields, got {}",
