@@ -12,6 +12,9 @@ using Ids = std::vector<std::int32_t>;
 
 constexpr const char* kPrepends = R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
   {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]})";
+constexpr const char* kEscapes = R"({"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"})";
+constexpr const char* kSplitAtBlanks =
+    R"({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false})";
 constexpr const char* kStrips =
     R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"},
   "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})";
@@ -32,7 +35,8 @@ const Steps kSteps[] = {{"legacy", kPrepends, "null", kStrips},
                         {"first", "null", metaspace(R"("prepend_scheme": "first", "split": false)"), kStrips},
                         {"always", "null", metaspace(R"("prepend_scheme": "always", "split": false)"), kStrips},
                         {"never", "null", metaspace(R"("prepend_scheme": "never", "split": false)"), kKeeps},
-                        {"old", "null", metaspace(R"("add_prefix_space": true)"), kOldDecoder}};
+                        {"old", "null", metaspace(R"("add_prefix_space": true)"), kOldDecoder},
+                        {"gemma", kEscapes, kSplitAtBlanks, kKeeps}};
 
 Json document(const std::string& name) {
   Json vocabulary = Json::object(), merges = Json::array(), added = Json::array();
@@ -146,6 +150,15 @@ const struct {
     {"old", "a\n b", {267, 13, 259, 261}, "a\n b"},
     {"old", "\xc3\xa9", {259, 198, 172}, "\xc3\xa9"},
     {"old", " acb YY foo", {259, 274, 277, 259, 272}, "acb foo"},
+    {"gemma", "a b", {260, 259, 261}, "a b"},
+    {"gemma", " a", {267}, " a"},
+    {"gemma", "   ab", {266, 269}, "   ab"},
+    {"gemma", "a</s>ab", {260, 2, 268}, "aab"},
+    {"gemma", "a</s> a", {260, 2, 267}, "a a"},
+    {"gemma", " </s>b", {259, 2, 261}, " b"},
+    {"gemma", "a\n b", {260, 13, 259, 261}, "a\n b"},
+    {"gemma", "\xc3\xa9", {198, 172}, "\xc3\xa9"},
+    {"gemma", " acb YY foo", {259, 274, 277, 259, 272}, " acb foo"},
 };
 
 TEST_F(JsonTokenizers, HaveTheIdsAndTextsOfThePackage) {
@@ -154,6 +167,35 @@ TEST_F(JsonTokenizers, HaveTheIdsAndTextsOfThePackage) {
     EXPECT_EQ(ours->encode(one.text), one.ids) << one.name << ": " << one.text;
     EXPECT_EQ(ours->decode(one.ids), one.decoded) << one.name << ": " << one.text;
   }
+}
+
+// Every byte has a token, so that no text is unknown.
+TEST_F(JsonTokenizers, NeedNoUnknownToken) {
+  const auto named = tokenizer("first");
+  for (const bool with_unk : {true, false}) {
+    Json json = document("first");
+    json["model"]["unk_token"] = nullptr;
+    if (!with_unk) {
+      json["added_tokens"][0]["content"] = "<pad>";
+      json["model"]["vocab"].erase("<unk>");
+      json["model"]["vocab"]["<pad>"] = 0;
+    }
+    write("tokenizer.json", json.dump());
+    const auto ours = load_tokenizer(folder_);
+    for (const auto& one : kCases) {
+      EXPECT_EQ(ours->encode(one.text), named->encode(one.text));
+      EXPECT_EQ(ours->decode(one.ids), named->decode(one.ids));
+    }
+    EXPECT_EQ(ours->encode(with_unk ? "<unk>" : "<pad>"), Ids{0});
+    EXPECT_EQ(ours->decode(Ids{0}), "");
+  }
+}
+
+TEST_F(JsonTokenizers, RefuseASplitThatFindsBlanks) {
+  Json json = document("never");
+  json["pre_tokenizer"] = Json::parse(kSplitAtBlanks);
+  write("tokenizer.json", json.dump());
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(folder_); }), "pre_tokenizer has the step {\"behavior\"");
 }
 
 TEST_F(JsonTokenizers, SurviveBeingStoredAndExported) {

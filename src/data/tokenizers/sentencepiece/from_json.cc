@@ -31,6 +31,7 @@ class JsonModel {
     read_vocabulary(at(model, "vocab"), at(model, "unk_token"));
     read_added(at(document_, "added_tokens"));
     require_bytes();
+    require_unknown();
     for (std::size_t id = 0; id < result_.pieces.size(); ++id) {
       if (result_.pieces[id].text.empty()) {
         refuse("model.vocab",
@@ -81,8 +82,8 @@ class JsonModel {
                                                             : PieceType::normal};
       ids_.emplace(text, id.get<std::size_t>());
     }
-    if (!unknown.is_string() || !ids_.contains(unknown.get<std::string>())) {
-      refuse("model.unk_token", "must be a token of the vocabulary");
+    if (!unknown.is_null() && (!unknown.is_string() || !ids_.contains(unknown.get<std::string>()))) {
+      refuse("model.unk_token", "must be a token of the vocabulary or null");
     }
   }
 
@@ -123,6 +124,25 @@ class JsonModel {
         *own = {.text = name, .type = PieceType::byte};
       }
     }
+  }
+
+  // SentencePiece needs an unknown piece, although no text has it, because each byte has a piece. Without unk_token,
+  // it is a token that the merges cannot make.
+  void require_unknown() {
+    const auto is = [&](PieceType type) {
+      return std::find_if(result_.pieces.begin(), result_.pieces.end(),
+                          [&](const VocabularyPiece& piece) { return piece.type == type; });
+    };
+    if (is(PieceType::unknown) != result_.pieces.end()) {
+      return;
+    }
+    const auto named = ids_.find("<unk>");
+    const auto piece = named != ids_.end() ? result_.pieces.begin() + static_cast<std::ptrdiff_t>(named->second)
+                                           : is(PieceType::control);
+    if (piece == result_.pieces.end()) {
+      refuse("model.unk_token", "must be a token of the vocabulary, since no added token is special");
+    }
+    piece->type = PieceType::unknown;
   }
 
   void read_merges(const SortedJson& merges) {
