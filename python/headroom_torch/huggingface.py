@@ -72,6 +72,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
     base_model_prefix = ""
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    accepts_loss_kwargs = True  # the Trainer passes num_items_in_batch
     gradient_checkpointing = False
 
     def __init__(self, config: HeadroomConfig):
@@ -154,10 +155,12 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
                 use_cache: Optional[bool] = None, logits_to_keep: int = 0, return_dict: Optional[bool] = None,
                 cache: Optional[HeadroomCache] = None, output_attentions: Optional[bool] = None,
                 output_hidden_states: Optional[bool] = None, inputs_embeds: Optional[Tensor] = None,
-                position_ids: Optional[Tensor] = None):
+                position_ids: Optional[Tensor] = None, num_items_in_batch: Union[Tensor, int, None] = None):
         """Logits [B, T, V] of input_ids [B, T] int64. With `labels` (input_ids, or -100 for tokens that do not count) also the
         loss including balance losses, and in training no logits.
 
+        num_items_in_batch: number of labels in all micro-batches of a step. The losses of the micro-batches then add up to
+        that of the whole batch.
         inputs_embeds [B, T, d]: their embeddings by get_input_embeddings(), instead of input_ids; not with a cache.
         position_ids [B, T]: must count the tokens of each row without gaps, as the model does by itself. With learned or
         sinusoidal positions they must count from the start of the row. Raises ValueError for any others.
@@ -199,7 +202,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         loss, logits = None, None
         if labels is not None:
             with look.on(self.training and not use_cache and cache is None):  # the only forward pass of this call
-                loss = self._loss(given, labels, valid)
+                loss = self._loss(given, labels, valid, num_items_in_batch)
         if use_cache or cache is not None:
             cache = HeadroomCache(self.model, input_ids.shape[0]) if cache is None else cache
             logits = self._read(cache, input_ids, valid, logits_to_keep, look)
@@ -246,11 +249,13 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         logits = _first(self.model(**tokens_or_embeddings(gathered(given, order))))
         return gathered(logits, order.argsort(1))
 
-    def _loss(self, given: Tensor, labels: Tensor, valid: Optional[Tensor]) -> Tensor:
+    def _loss(self, given: Tensor, labels: Tensor, valid: Optional[Tensor], in_batch: Union[Tensor, int, None]) -> Tensor:
         if valid is not None:
             order = tokens_first(valid)
             given, labels = gathered(given, order), labels.masked_fill(~valid, -100).gather(1, order)
-        return _first(self.model.loss(**tokens_or_embeddings(given[:, :-1]), targets=labels[:, 1:]))
+        targets = labels[:, 1:]
+        loss = _first(self.model.loss(**tokens_or_embeddings(given[:, :-1]), targets=targets))
+        return loss if in_batch is None else loss * (targets >= 0).sum() / torch.as_tensor(in_batch, device=loss.device)
 
     def save_pretrained(self, save_directory: Path, **options) -> None:
         super().save_pretrained(save_directory, **options)

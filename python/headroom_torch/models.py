@@ -200,7 +200,7 @@ class LanguageModel(_Model):
             super().__setattr__(name, value)
 
     def _embed(self, tokens: Optional[Tensor], embeddings: Optional[Tensor], implementation: str) -> Tensor:
-        tensors, description = [self.get_parameter(name) for name in self._embedding_names], self._embedding
+        tensors, description = self._tensors(self._embedding_names), self._embedding
         if embeddings is not None:  # the rows of another matrix, read in order
             if tokens is not None or embeddings.dim() != 3:
                 raise ValueError(f"{type(self).__name__}: embeddings must be [B, T, d_model], without tokens, got "

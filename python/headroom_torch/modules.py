@@ -16,12 +16,17 @@ from .observing import observed, run, show
 __all__ = ["Attention", "Block", "MLP", "Norm"]
 
 
-def _toml(value: Any) -> str:
+def _toml(key: str, value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{name} = {_toml(key, inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)
+        return "[" + ", ".join(_toml(key, inner) for inner in value) + "]"
+    if hasattr(value, "tolist"):  # of numpy or torch
+        return _toml(key, value.tolist())
+    try:
+        return json.dumps(value)
+    except TypeError:
+        raise ValueError(f"{key}: must be a number, a string, true or false, a list or a table, got {value!r}") from None
 
 
 def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
@@ -31,7 +36,7 @@ def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
         if isinstance(value, dict):
             settings += _settings(f"{prefix}{key}.", value)
         else:
-            settings.append(f"{prefix}{key}={_toml(value)}")
+            settings.append(f"{prefix}{key}={_toml(f'{prefix}{key}', value)}")
     return settings
 
 
@@ -87,14 +92,15 @@ class Layer(nn.Module):
         for name in self._parts:
             self.get_submodule(name)._placed(f"{scope}{name}.")
 
-    def _tensors(self) -> list[Tensor]:
+    def _tensors(self, names: Optional[list[str]] = None) -> list[Tensor]:
+        """Parameters and buffers, by default all, read as attributes, which functional_call() and prune replace."""
         tensors = []
-        for name in self._names:
-            tensor = self
+        for name in self._names if names is None else names:
+            owner = self
             *path, leaf = name.split(".")
             for step in path:
-                tensor = tensor._modules[step]
-            tensors.append(getattr(tensor, leaf))
+                owner = owner._modules[step]
+            tensors.append(getattr(owner, leaf))
         return tensors
 
     def _run(self, x: Tensor, implementation: str, balance: bool = False, tensors: Optional[list[Tensor]] = None,

@@ -406,6 +406,27 @@ def test_commands_open_a_saved_folder(headroom, checkpoint, both, tmp_path):
     assert_refused(lambda: ht.LanguageModel.from_checkpoint(tmp_path), "settings")
 
 
+def test_losses_of_micro_batches_add_up(checkpoint):
+    """As the Trainer calls a model: gradient accumulation changes neither the loss nor the gradients."""
+    ids = tokens(4)
+    labels = ids.clone()
+    for row, length in enumerate((8, 3, 5, 1)):  # the last micro-batch has a row without targets
+        labels[row, length:] = -100
+    count = (labels[:, 1:] >= 0).sum()
+
+    def result(parts, n):
+        model = hf.HeadroomForCausalLM.from_checkpoint(checkpoint).train()
+        losses = [model(a, labels=b, num_items_in_batch=n).loss for a, b in parts]
+        sum(losses).backward()
+        return sum(losses).detach(), [p.grad for p in model.parameters() if p.grad is not None]
+
+    whole = result([(ids, labels)], None)
+    for n in (count, int(count)):
+        torch.testing.assert_close(result(zip(ids.split(2), labels.split(2)), n), whole)
+    alone = hf.HeadroomForCausalLM.from_checkpoint(checkpoint)(ids[3:], labels=labels[3:], num_items_in_batch=count)
+    assert alone.loss == 0
+
+
 def test_special_tokens_are_kept(tmp_path):
     """Of an imported model, through the engine's checkpoint and a saved folder."""
     theirs = random_model("llama", 256, CONTEXT)

@@ -4,6 +4,8 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.utils.parametrize
+import torch.nn.utils.prune
 
 import headroom_torch as ht
 from refusals import assert_refused
@@ -43,6 +45,32 @@ def test_a_decoder_without_rows():
     assert tiny_model().decoder(0).read(tokens(0)).shape == (0, 50)
     with pytest.raises(ValueError, match="rows must be at least 0, got -1"):
         tiny_model().decoder(-1)
+
+
+class Half(torch.nn.Module):
+    def forward(self, x):
+        return x * 0.5
+
+
+@pytest.mark.parametrize("options", [dict(), dict(tied_embeddings=True)], ids=["own", "tied"])
+def test_parameters_can_be_replaced(options):
+    """By functional_call(), parametrize and prune; the embedding is read as any other parameter."""
+    halved = tiny_model(**options)
+    with torch.no_grad():
+        halved.embed.mul_(0.5)
+    expected = halved(tokens())
+    model = tiny_model(**options)
+    values = {**dict(model.named_parameters()), "embed": model.embed * 0.5}
+    assert torch.equal(torch.func.functional_call(model, values, (tokens(),)), expected)
+    torch.nn.utils.parametrize.register_parametrization(model, "embed", Half())
+    assert torch.equal(model(tokens()), expected)
+    model.loss(tokens(), tokens()).backward()
+    assert model.parametrizations.embed.original.grad.any()
+    torch.nn.utils.prune.random_unstructured(halved, "embed", 0.5)
+    with torch.no_grad():
+        pruned = tiny_model(**options)
+        pruned.embed.copy_(halved.embed)
+    assert torch.equal(halved(tokens()), pruned(tokens()))
 
 
 def test_export_of_a_model():

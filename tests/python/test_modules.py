@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch.library import opcheck
@@ -242,6 +243,13 @@ def test_types_and_devices():
         assert ht.Attention(**SWITCHHEAD).w_q.is_meta
 
 
+def test_numbers_of_numpy_and_torch_are_options():
+    plain = ht.Attention(d_model=24, n_heads=2, d_head=8, dropout=0.5, experts=["v"], projection="experts", n_experts=2)
+    for number in (np.int64, np.int32, torch.tensor):
+        assert ht.Attention(d_model=number(24), n_heads=number(2), d_head=number(8), dropout=np.float32(0.5),
+                            experts=np.array(["v"]), projection="experts", n_experts=number(2)).options == plain.options
+
+
 def test_functional_call():
     m, x = layer("switchhead"), rand(B, T, D)
     other = {name: p * 2 for name, p in m.named_parameters()}
@@ -281,6 +289,8 @@ def test_options_from_recipes_and_files(tmp_path):
 
 REFUSALS = {
     "no such key": (lambda: ht.Attention(n_headz=2), "model.attention.n_headz: unknown key, did you mean .*n_heads"),
+    "no such type": (lambda: ht.Attention(n_heads=object()), "model.attention.n_heads: must be a number, a string, .*got <object"),
+    "no such type in a list": (lambda: ht.Attention(experts=["v", {1}]), "model.attention.experts: must be a number"),
     "no such value": (lambda: ht.Attention(gate="hard"), "model.attention.gate: must be one of"),
     "too many experts": (lambda: ht.Attention(projection="experts", n_experts=2, top_k=3), "top_k"),
     "a contradiction": (lambda: ht.Attention(score="linear", composition="dynamic"), "model.attention"),
