@@ -105,6 +105,9 @@ SortedJson read_json_object(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file, ignored)) {
     return SortedJson::object();
   }
+  if (!std::filesystem::is_regular_file(file, ignored)) {
+    user_error("{}: is not a regular file", file.string());
+  }
   SortedJson document = parse_sorted_json(read_text_file(file), file.string());
   if (!document.is_object()) {
     user_error("{}: must be a JSON object, got {}", file.string(), document.type_name());

@@ -294,6 +294,10 @@ TEST_F(BpeTest, FilesNextToVocabularyAndMergesAreRead) {
   EXPECT_HAS(refusal(), "tokenizer_config.json: added_tokens_decoder.267: lstrip is true");
   write("tokenizer_config.json", R"({"additional_special_tokens": ["<|padding|>"], "eos_token": {"content": "ll"}})");
   EXPECT_EQ(ids("ll<|padding|>"), (Ids{257, 266}));
+  write("tokenizer_config.json", R"({"pad_token": "<|pad|>", "bos_token": "<|begin|>"})");
+  EXPECT_EQ(ids("<|begin|><|pad|>"), (Ids{267, 268})) << "after the vocabulary, in the order of the class";
+  EXPECT_EQ(load_tokenizer(folder_, 268)->encode("<|begin|>"), Ids{267});
+  EXPECT_EQ(load_tokenizer(folder_, 268)->vocabulary_size(), 268) << "no room for <|pad|>";
   write("tokenizer_config.json", R"({"add_prefix_space": true})");
   EXPECT_HAS(refusal(), "tokenizer_config.json: add_prefix_space is true");
 }

@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 
 #include "data/tokenizers/kinds.h"
 #include "foundation/core/files/byte_reader.h"
+#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -36,11 +38,13 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
 std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::string& text, std::int64_t min_size) {
   for (const auto& [ignored, name] : kPairs) {
     if (const fs::path merges = find_file(vocabulary.parent_path(), name); !merges.empty()) {
+      PairSettings settings = read_pair_settings(vocabulary.parent_path());
+      settings.most_ids = min_size;
       const std::string origin = vocabulary.string(), merges_text = read_unpacked(merges, kLargestTokenizer),
                         merges_origin = merges.string();
       return restore_bpe_pair(
-          {.vocabulary = text, .origin = origin, .merges = merges_text, .merges_origin = merges_origin},
-          read_pair_settings(vocabulary.parent_path()), min_size);
+          {.vocabulary = text, .origin = origin, .merges = merges_text, .merges_origin = merges_origin}, settings,
+          min_size);
     }
   }
   user_error("{}: is a vocabulary, but neither {} nor {} is next to it", vocabulary.string(), kPairs[0].second,
@@ -72,6 +76,100 @@ bool is_tokenizer_json(const std::string& text, const fs::path& path) {
   return !document.is_object() || named || (document.contains("model") && document.at("model").is_object());
 }
 
+// Returns the tokens that tokenizer_config.json or added_tokens.json adds, in the order of their ids.
+std::vector<NamedToken> added_beside(const fs::path& folder, const SortedJson& settings) {
+  std::map<std::string, SortedJson> by_id;  // ids padded with zeros
+  std::string place = (folder / "tokenizer_config.json").string() + ": added_tokens_decoder";
+  if (const SortedJson decoder = settings.value("added_tokens_decoder", SortedJson()); decoder.is_object()) {
+    for (const auto& [id, token] : decoder.items()) {
+      by_id[fmt::format("{:0>20}", id)] = token;
+    }
+  } else {
+    place = (folder / "added_tokens.json").string();
+    const SortedJson added = read_json_object(place);
+    for (const auto& [token, id] : added.items()) {
+      by_id[fmt::format("{:0>20}", id.dump())] = token;
+    }
+  }
+  std::vector<NamedToken> all;
+  for (const auto& [ignored, token] : by_id) {
+    const bool special = token.is_object() && token.value("special", SortedJson()) == true;
+    all.push_back({.token = token, .place = place, .special = special});
+  }
+  return all;
+}
+
+// Does to the added tokens what transformers does when it opens the folder: tokens that only the files next to the
+// tokenizer.json name are added, with ids after the vocabulary if it lacks them. Tokens from `size` on, the model's
+// vocabulary size, are removed, because the model has no embedding of them (0: unknown). Returns whether it changed
+// any.
+bool complete_added(SortedJson& document, const fs::path& file, std::int64_t size) {
+  if (!document.is_object() || !document.value("model", SortedJson()).is_object()) {
+    return false;
+  }
+  SortedJson& added = document["added_tokens"];
+  if (added.is_null()) {
+    added = SortedJson::array();
+  }
+  SortedJson& vocabulary = document["model"]["vocab"];
+  if (!added.is_array() || !vocabulary.is_object()) {
+    return false;  // refused later
+  }
+  const auto id_of = [](const SortedJson& token) {
+    const SortedJson id = token.is_object() ? token.value("id", SortedJson()) : SortedJson();
+    return id.is_number_unsigned() && id.get<std::uint64_t>() <= INT32_MAX ? id.get<std::int64_t>() : -1;
+  };
+  bool changes = false;
+  const auto has = [&](const std::string& content) {
+    return std::any_of(added.begin(), added.end(), [&](const SortedJson& token) {
+      return token.is_object() && token.value("content", SortedJson()) == content;
+    });
+  };
+  const SortedJson settings = read_json_object(file.parent_path() / "tokenizer_config.json");
+  std::vector<NamedToken> named = added_beside(file.parent_path(), settings);
+  if (settings.value("split_special_tokens", SortedJson()) != true) {
+    const std::vector<NamedToken> special = named_special_tokens(file.parent_path());
+    named.insert(named.end(), special.begin(), special.end());
+  }
+  for (const NamedToken& one : named) {
+    const SortedJson& content = one.token.is_object() ? one.token.value("content", SortedJson()) : one.token;
+    if (!content.is_string() || content == SortedJson("")) {
+      user_error("{} must be a token or null, got {}", one.place, one.token.dump());
+    }
+    if (has(content)) {
+      continue;
+    }
+    std::uint64_t next = vocabulary.size();
+    for (const SortedJson& token : added) {
+      next = std::max(next, static_cast<std::uint64_t>(id_of(token) + 1));
+    }
+    SortedJson token = {{"id", vocabulary.value(content.get<std::string>(), SortedJson(next))},
+                        {"content", content},
+                        {"special", one.special}};
+    for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) {
+      token[flag] = one.token.is_object() && one.token.value(flag, SortedJson()) == true;
+    }
+    added.push_back(std::move(token));
+    changes = true;
+  }
+  SortedJson dropped;
+  for (std::size_t i = added.size(); i-- > 0;) {
+    if (size > 0 && id_of(added[i]) >= size) {
+      dropped = added[i].value("content", SortedJson());
+      if (dropped.is_string()) {
+        vocabulary.erase(dropped.get<std::string>());
+      }
+      added.erase(i);
+      changes = true;
+    }
+  }
+  if (!dropped.is_null()) {
+    log_warning("{}: {} is read as ordinary text, because the model has embeddings for {} tokens only", file.string(),
+                printable(dropped.dump()), size);
+  }
+  return changes;
+}
+
 }  // namespace
 
 bool names_bpe(const fs::path& path) {
@@ -92,9 +190,10 @@ std::unique_ptr<Tokenizer> load_bpe(const fs::path& path, std::int64_t min_size)
   if (!is_tokenizer_json(text, file)) {
     return load_pair(file, text, min_size);
   }
-  const SortedJson document = parse_sorted_json(text, file.string());
+  SortedJson document = parse_sorted_json(text, file.string());
+  const bool changed = complete_added(document, file, min_size);
   return has_byte_fallback(document) ? restore_byte_fallback(document, file.string(), min_size)
-                                     : restore_bpe(text, file.string(), min_size);
+                                     : restore_bpe(changed ? document.dump() : text, file.string(), min_size);
 }
 
 std::unique_ptr<Tokenizer> load_json_beside(const fs::path& model, std::int64_t min_size) {

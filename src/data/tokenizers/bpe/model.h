@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "headroom/core/json.h"
 #include "word_pattern.h"
 
 namespace headroom::tokenizers {
@@ -75,12 +77,24 @@ struct BpeModel {
 // (naming them), and unless the ids are 0 to n-1, each once.
 BpeModel parse_tokenizer_json(std::string_view text, std::string_view origin);
 
+// A special token that a file names: a string, or an object with its content and flags.
+struct NamedToken {
+  SortedJson token;
+  std::string place;  // the file and the key
+  bool special = true;
+};
+// Returns the special tokens that special_tokens_map.json and tokenizer_config.json name, in the order in which
+// transformers adds those that the vocabulary lacks. `defaults`: those of keys that neither file has.
+std::vector<NamedToken> named_special_tokens(const std::filesystem::path& folder,
+                                             const std::map<std::string, std::string>& defaults = {});
+
 // Settings from the files next to a vocabulary and its merges.
 struct PairSettings {
   std::string words;  // the pattern of a WordSplitter
   bool composes = false;
   std::vector<AddedToken> added;     // by id
-  std::vector<std::string> special;  // tokens that are matched in texts if the vocabulary has them
+  std::vector<std::string> special;  // tokens that are matched in texts; those without an id get the next ones
+  std::int64_t most_ids = 0;         // the model's vocabulary size, from which on no token gets an id; 0: unknown
 };
 // Reads tokenizer_config.json, special_tokens_map.json, added_tokens.json and the model_type in config.json, all of
 // them optional. Throws UserError naming the file and a setting that is not supported.

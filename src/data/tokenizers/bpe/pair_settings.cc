@@ -70,39 +70,43 @@ std::int32_t id_of(const SortedJson& id, const std::string& place) {
   return id.get<std::int32_t>();
 }
 
-// Returns the special tokens that the files name, or the defaults of the class.
-std::vector<std::string> special_tokens(const TokenizerClass& kind, const SortedJson& map, const SortedJson& settings,
-                                        const fs::path& folder) {
-  constexpr std::string_view kEnd = "<|endoftext|>";
-  std::map<std::string, std::string> named = {
-      {"unk_token", std::string(kEnd)}, {"eos_token", std::string(kEnd)}, {"pad_token", std::string(kind.padding)}};
-  std::vector<std::string> all;
-  for (const auto& [document, file] :
-       {std::pair{&map, "special_tokens_map.json"}, {&settings, "tokenizer_config.json"}}) {
-    const auto place = [&, name = file](const char* key) {
-      return fmt::format("{}: {}", (folder / name).string(), key);
+}  // namespace
+
+std::vector<NamedToken> named_special_tokens(const fs::path& folder,
+                                             const std::map<std::string, std::string>& defaults) {
+  constexpr const char* kKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                   "pad_token", "cls_token", "mask_token"};  // in transformers' order
+  constexpr const char* kLists[] = {"additional_special_tokens", "extra_special_tokens"};
+  std::map<std::string, NamedToken> named;
+  for (const auto& [key, token] : defaults) {
+    named[key] = {.token = token, .place = key};
+  }
+  std::vector<NamedToken> listed;
+  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the latter takes precedence
+    const SortedJson document = read_json_object(folder / name);
+    const auto token_at = [&](const char* key, const SortedJson& token) -> NamedToken {
+      return {.token = token, .place = fmt::format("{}: {}", (folder / name).string(), key)};
     };
-    for (const char* key :
-         {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
-      if (const auto found = document->find(key); found != document->end()) {
-        named[key] = found->is_null() ? "" : content_of(*found, place(key));
+    for (const char* key : kKeys) {
+      if (const auto found = document.find(key); found != document.end()) {
+        named[key] = token_at(key, *found);
       }
     }
-    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-      if (const auto found = document->find(key); found != document->end()) {
-        for (const SortedJson& token : *found) {
-          all.push_back(content_of(token, place(key)));
-        }
+    for (const char* key : kLists) {
+      for (const SortedJson& token : document.value(key, SortedJson())) {
+        listed.push_back(token_at(key, token));
       }
     }
   }
-  for (const auto& [key, token] : named) {
-    all.push_back(token);
+  std::vector<NamedToken> all;
+  for (const char* key : kKeys) {
+    if (const auto found = named.find(key); found != named.end() && !found->second.token.is_null()) {
+      all.push_back(found->second);
+    }
   }
+  all.insert(all.end(), listed.begin(), listed.end());
   return all;
 }
-
-}  // namespace
 
 PairSettings read_pair_settings(const fs::path& folder) {
   const fs::path settings_file = folder / "tokenizer_config.json", added_file = folder / "added_tokens.json";
@@ -113,7 +117,13 @@ PairSettings read_pair_settings(const fs::path& folder) {
                settings_file.string());
   }
   PairSettings pair{.words = std::string(kind.words), .composes = kind.composes};
-  pair.special = special_tokens(kind, read_json_object(folder / "special_tokens_map.json"), settings, folder);
+  std::map<std::string, std::string> defaults = {{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}};
+  if (!kind.padding.empty()) {
+    defaults["pad_token"] = kind.padding;
+  }
+  for (const NamedToken& named : named_special_tokens(folder, defaults)) {
+    pair.special.push_back(content_of(named.token, named.place));
+  }
   const auto is_special = [&](const std::string& token) {
     return std::find(pair.special.begin(), pair.special.end(), token) != pair.special.end();
   };

@@ -115,6 +115,14 @@ class ModelReader {
     const auto found = ids_.find(token);
     return found == ids_.end() ? -1 : found->second;
   }
+  // Returns the id after those of the vocabulary and the added tokens.
+  std::int32_t next_id() const {
+    std::int32_t id = static_cast<std::int32_t>(ids_.size());
+    for (const AddedToken& token : model_.added) {
+      id = std::max(id, token.id + 1);
+    }
+    return id;
+  }
   BpeModel& model() { return model_; }
 
   // Checks that the ids are 0 to n-1, each once, and returns the model.
@@ -379,12 +387,16 @@ BpeModel parse_vocabulary_and_merges(const PairTexts& texts, const PairSettings&
                  fmt::format("{}: line {}", texts.merges_origin, number));
   }
   std::set<std::int32_t> matched;
+  std::set<std::string> names;
   for (const AddedToken& token : settings.added) {
     reader.added(token);
     matched.insert(token.id);
+    names.insert(token.content);
   }
   for (const std::string& token : settings.special) {
-    if (const std::int32_t id = reader.find(token); id >= 0 && matched.insert(id).second) {
+    const std::int32_t known = reader.find(token), id = known >= 0 ? known : reader.next_id();
+    const bool fits = known >= 0 || settings.most_ids == 0 || id < settings.most_ids;
+    if (fits && !token.empty() && names.insert(token).second && matched.insert(id).second) {
       reader.added({.id = id, .content = token, .normalised = false, .special = true});
     }
   }

@@ -18,6 +18,13 @@ namespace {
 
 constexpr const char* kOwnKind = "headroom";  // the model_type of HeadroomForCausalLM
 
+SortedJson read_document(const std::filesystem::path& path) {
+  if (std::error_code ignored; std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path)) {
+    user_error("{}: is not a regular file", path.string());  // an empty pipe would read as damaged
+  }
+  return parse_sorted_json(read_text_file(path), path.string());
+}
+
 // The safetensors files of a folder as one set of tensors.
 class ModelFolder {
  public:
@@ -66,7 +73,7 @@ void ModelFolder::open(const std::filesystem::path& path) {
 }
 
 void ModelFolder::open_shards(const std::filesystem::path& index) {
-  const SortedJson document = parse_sorted_json(read_text_file(index), origin_);
+  const SortedJson document = read_document(index);
   if (!document.is_object() || !document.contains("weight_map") || !document.at("weight_map").is_object()) {
     user_error("{}: weight_map must be an object of tensor and file names", origin_);
   }
@@ -341,7 +348,7 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
         folder.string());
   }
   const std::filesystem::path path = folder / "config.json";
-  const SortedJson document = parse_sorted_json(read_text_file(path), path.string());
+  const SortedJson document = read_document(path);
   const Settings settings(document, path.string());
   settings.require("quantization_config", false);
   Imported imported;
