@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -21,8 +20,8 @@ struct GenerateOptions {
   std::int64_t top_k = 0;     // sample from the k most likely tokens; 0: all
   double top_p = 1.0;         // sample from the smallest set of most likely tokens with this total probability
   std::uint64_t seed = 1;
-  std::optional<std::int32_t> begin = {};  // token that is put in front of the prompt
-  std::set<std::int32_t> ends = {};        // tokens that end the continuation, which does not include them
+  std::vector<std::int32_t> begin = {};  // tokens that are put in front of the prompt
+  std::set<std::int32_t> ends = {};      // tokens that end the continuation, which does not include them
   nn::Context context = {};
   std::function<void(std::string_view)> on_text;  // called as text becomes available, in whole code points
 };

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "headroom/core/json.h"
 #include "headroom/store/checkpoint.h"
@@ -41,16 +42,18 @@ struct SpecialTokens {
   Json config = Json::object();      // of config.json
   Json generation = Json::object();  // of generation_config.json, which takes precedence when text is generated
   Json tokenizer =
-      Json::object();      // keys of tokenizer_config.json: bos_token, ..., add_bos_token, tokenizer_class, ...
-  bool in_front = false;   // the tokenizer prepends bos to every text
+      Json::object();  // keys of tokenizer_config.json: bos_token, ..., add_bos_token, tokenizer_class, ...
+  static constexpr std::int32_t kBos = -1;
+  // Ids that the tokenizer prepends to every text. kBos: that of bos_token, in checkpoints of earlier versions.
+  std::vector<std::int32_t> in_front;
   std::string model_type;  // empty: not imported, or by an earlier version
 
   std::string name(const char* key) const;  // for "bos_token"; empty: none
   // Returns the id of "bos_token" in `tokenizer`, found by its name or, without a name, from config.json. -1 if the
   // tokenizer lacks it.
   std::int32_t id(const char* key, const tokenizers::Tokenizer& tokenizer) const;
-  // Returns the token that the tokenizer prepends to every text; nullopt if it prepends none.
-  std::optional<std::int32_t> begin(const tokenizers::Tokenizer& tokenizer) const;
+  // Returns the tokens that the tokenizer prepends to every text.
+  std::vector<std::int32_t> begin(const tokenizers::Tokenizer& tokenizer) const;
   // Returns all tokens that end a text: the ids of the files, of which there may be several, and the tokenizer's own.
   std::set<std::int32_t> ends(const tokenizers::Tokenizer& tokenizer) const;
 };

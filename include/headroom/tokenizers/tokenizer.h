@@ -140,8 +140,8 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
 // Loads a tokenizer. A file may be written by save_tokenizer(), a SentencePiece .model, a word list (.txt, one word per
 // line), a tokenizer.json, or a vocab.json (encoder.json) in the same folder as merges.txt (vocab.bpe). A folder must
 // hold a tokenizer.json, such a pair, a tokenizer.model, or headroom_torch's tokenizer.headroom, or be a run folder.
-// JSON and merges may be gzip. A vocabulary in JSON below `min_size`, the model's vocabulary size, gets spare ids.
-// Throws UserError.
+// JSON and merges may be gzip. A vocabulary in JSON below `min_size`, the model's vocabulary size, gets spare ids, and
+// added tokens from there on are removed, with a warning. Throws UserError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size = 0);
 // Returns whether a folder has any of these files; false for a run folder.
 bool holds_tokenizer(const std::filesystem::path& folder);
@@ -156,7 +156,7 @@ void add_tokenizer(SafetensorsWriter& writer, const Tokenizer& tokenizer);
 // Special tokens that a tokenizer's files declare in addition to its vocabulary; `names` are as for id_of().
 struct SpecialNames {
   std::vector<std::string> names;
-  std::string in_front;  // token prepended to every text; empty: none
+  std::vector<std::int32_t> in_front = {};  // ids prepended to every text
 };
 // Returns a tokenizer.json with the same ids for bpe (without spare ids), bytes, and SentencePiece models that are BPE;
 // an empty string for all other tokenizers and for pairs. For a normalising SentencePiece model, ids can differ where a

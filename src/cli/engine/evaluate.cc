@@ -23,19 +23,20 @@ tasks::Prefix prefix_of(const std::string& requested, const store::Checkpoint& c
   const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
   const std::optional<store::SpecialTokens> stored = store::stored_special_tokens(checkpoint);
   const store::SpecialTokens tokens = store::special_tokens_of(checkpoint);
+  const std::int32_t bos = tokens.id("bos_token", tokenizer);
   tasks::Prefix prefix{.kind = tasks::PrefixKind::line_end,
-                       .bos = tokens.id("bos_token", tokenizer),
-                       .stand_in = tokens.id("bos_token", tokenizer)};
-  if (prefix.stand_in < 0) {
-    prefix.stand_in = tokens.id("eos_token", tokenizer);
-  }
+                       .bos = tokens.begin(tokenizer),
+                       .stand_in = bos >= 0 ? bos : tokens.id("eos_token", tokenizer)};
   if (stored) {
-    prefix.kind = stored->in_front ? tasks::PrefixKind::bos : tasks::PrefixKind::none;
+    prefix.kind = prefix.bos.empty() ? tasks::PrefixKind::none : tasks::PrefixKind::bos;
+  }
+  if (prefix.bos.empty() && bos >= 0) {
+    prefix.bos = {bos};
   }
   for (const auto& [begin, name] : tasks::kPrefixKinds) {
     prefix.kind = requested == name ? begin : prefix.kind;
   }
-  if (prefix.kind == tasks::PrefixKind::bos && prefix.bos < 0) {
+  if (prefix.kind == tasks::PrefixKind::bos && prefix.bos.empty()) {
     user_error("evaluate: --begin: must be none or line_end, tokenizer {} has no bos token", tokenizer.name());
   }
   return prefix;

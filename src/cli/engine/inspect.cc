@@ -67,9 +67,9 @@ std::vector<std::int32_t> given_text(const Inspect& command, const store::Checkp
   if (ids.empty()) {
     user_error("inspect: {}: is empty", name);
   }
-  const std::optional<store::SpecialTokens> special = store::stored_special_tokens(checkpoint);
-  if (const auto begin = special ? special->begin(tokenizer) : std::nullopt; begin && !classifies) {
-    ids.insert(ids.begin(), *begin);
+  if (const auto special = store::stored_special_tokens(checkpoint); special && !classifies) {
+    const std::vector<std::int32_t> begin = special->begin(tokenizer);
+    ids.insert(ids.begin(), begin.begin(), begin.end());
   }
   return ids;
 }

@@ -26,16 +26,26 @@ std::string with_blanks(std::string text, std::string_view blank) {
   return text;
 }
 
-// Returns the post_processor that prepends a token to every text.
-SortedJson template_for(const std::string& token, std::int32_t id) {
-  const SortedJson mark = {{"SpecialToken", {{"id", token}, {"type_id", 0}}}},
-                   first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
-                   second = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
-  return {{"type", "TemplateProcessing"},
-          {"single", SortedJson::array({mark, first})},
-          {"pair", SortedJson::array({mark, first, second})},
-          {"special_tokens",
-           {{token, {{"id", token}, {"ids", SortedJson::array({id})}, {"tokens", SortedJson::array({token})}}}}}};
+// Returns the post_processor that prepends tokens to every text; null: none. `name_of` returns the name of an id.
+template <class NameOf>
+SortedJson template_for(const std::vector<std::int32_t>& ids, NameOf&& name_of) {
+  SortedJson single = SortedJson::array(), tokens = SortedJson::object();
+  for (const std::int32_t id : ids) {
+    const std::string name = name_of(static_cast<std::size_t>(id));
+    if (name.empty()) {
+      continue;  // a spare id
+    }
+    single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+    tokens[name] = {{"id", name}, {"ids", SortedJson::array({id})}, {"tokens", SortedJson::array({name})}};
+  }
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  SortedJson pair = single;
+  pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
+  return tokens.empty() ? SortedJson()
+                        : SortedJson{{"type", "TemplateProcessing"},
+                                     {"single", std::move(single)},
+                                     {"pair", std::move(pair)},
+                                     {"special_tokens", std::move(tokens)}};
 }
 
 // A SentencePiece model as JSON. With Lines::separate, the line end is an added token, so that each line is normalised
@@ -62,15 +72,16 @@ class PiecesAsJson {
   }
 
   std::string document(const SpecialNames& special) const {
-    const SortedJson json = {{"version", "1.0"},
-                             {"truncation", nullptr},
-                             {"padding", nullptr},
-                             {"added_tokens", added(special)},
-                             {"normalizer", steps_.is_null() ? normalizer() : steps_.at("normalizer")},
-                             {"pre_tokenizer", steps_.is_null() ? SortedJson() : steps_.at("pre_tokenizer")},
-                             {"decoder", steps_.is_null() ? decoder() : steps_.at("decoder")},
-                             {"post_processor", after(special.in_front)},
-                             {"model", bpe()}};
+    const SortedJson json = {
+        {"version", "1.0"},
+        {"truncation", nullptr},
+        {"padding", nullptr},
+        {"added_tokens", added(special)},
+        {"normalizer", steps_.is_null() ? normalizer() : steps_.at("normalizer")},
+        {"pre_tokenizer", steps_.is_null() ? SortedJson() : steps_.at("pre_tokenizer")},
+        {"decoder", steps_.is_null() ? decoder() : steps_.at("decoder")},
+        {"post_processor", template_for(special.in_front, [&](std::size_t id) { return names_.at(id); })},
+        {"model", bpe()}};
     return json.dump() + "\n";
   }
 
@@ -146,12 +157,6 @@ class PiecesAsJson {
     return {{"type", "Sequence"}, {"decoders", steps}};
   }
 
-  SortedJson after(const std::string& in_front) const {
-    const std::size_t id = id_of(in_front);
-    return in_front.empty() || id == names_.size() ? SortedJson()
-                                                   : template_for(in_front, static_cast<std::int32_t>(id));
-  }
-
   SortedJson bpe() const {
     SortedJson vocabulary = SortedJson::object(), unknown;
     bool bytes = false;
@@ -220,6 +225,12 @@ std::string sentencepiece_to_json(std::string_view serialised, const SpecialName
       .document(special);
 }
 
+std::string name_of(const BpeModel& model, std::size_t id) {
+  const auto added = std::find_if(model.added.begin(), model.added.end(),
+                                  [&](const AddedToken& token) { return static_cast<std::size_t>(token.id) == id; });
+  return added != model.added.end() ? added->content : id < model.tokens.size() ? model.tokens[id] : "";
+}
+
 // Returns a bytes tokenizer as BPE tokens without merges.
 BpeModel bytes_as_bpe(const Tokenizer& tokenizer, const SpecialNames& special) {
   BpeModel model;
@@ -244,8 +255,9 @@ std::string to_tokenizer_json(const Tokenizer& tokenizer, const SpecialNames& sp
     case config::TokenizerKind::bpe: {
       BpeModel model = parse_tokenizer_json(tokenizer.serialised(), tokenizer.name());
       model.spare_ids = 0;
-      if (const std::int32_t id = tokenizer.id_of(special.in_front); id >= 0 && model.post_processor.empty()) {
-        model.post_processor = template_for(special.in_front, id).dump();
+      if (model.post_processor.empty() && !special.in_front.empty()) {
+        model.post_processor =
+            template_for(special.in_front, [&](std::size_t id) { return name_of(model, id); }).dump();
       }
       return to_tokenizer_json(model);
     }

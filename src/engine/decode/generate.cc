@@ -24,13 +24,9 @@ void check(const models::LanguageModel& model, const tokenizers::Tokenizer& toke
 }
 
 std::vector<std::int32_t> encode_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
-                                        std::string_view what, std::optional<std::int32_t> begin = {}) {
+                                        std::string_view what, std::vector<std::int32_t> ids = {}) {
   if (!is_utf8(prompt)) {
     user_error("{}: must be valid UTF-8", what);
-  }
-  std::vector<std::int32_t> ids;
-  if (begin) {
-    ids.push_back(*begin);
   }
   tokenizer.encode(prompt, ids);
   return ids.empty() ? tokenizers::beginning_of_text(tokenizer) : ids;

@@ -75,7 +75,7 @@ TEST(Generate, BeginsAndEndsWithTheGivenTokens) {
   const GenerateOptions greedy{.tokens = 20, .temperature = 0.0};
   const std::string whole = generate(model, *tokenizer, "head", greedy).text;
   GenerateOptions begun = greedy;
-  begun.begin = tokenizer->encode("h").front();
+  begun.begin = tokenizer->encode("h");
   EXPECT_EQ(generate(model, *tokenizer, "ead", begun).text, whole);
   GenerateOptions ended = greedy;
   for (std::int32_t id = 0; id < tokenizer->vocabulary_size(); ++id) {

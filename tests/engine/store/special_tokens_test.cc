@@ -1,6 +1,7 @@
 #include "headroom/store/huggingface.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "data/text/text.h"
 #include "folder_test.h"
@@ -14,26 +15,33 @@ namespace fs = std::filesystem;
 
 const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "engine" / "store" / "huggingface";
 
+using Ids = std::vector<std::int32_t>;
+
 class SpecialTokensTest : public testing::Test {
  protected:
-  // A folder of another program; token 39 of its tokenizer is "<|end|>".
+  // A folder of another program, whose model has 40 tokens; the last one of its tokenizer is "<|end|>".
   void SetUp() override {
     set_log_level(LogLevel::quiet);
     fs::copy(kModels / "gpt2", theirs_);
+    put_tokenizer(39);
+    config_ = parse_json(read_text_file(theirs_ / "config.json"), "config.json");
+  }
+  void put_tokenizer(int end) {
     Json tokenizer = parse_json(read_text_file(kModels / "tokenizer.json"), "tokenizer.json");
-    std::string last;
+    Json vocabulary = Json::object(), merges = Json::array();
     for (const auto& [token, id] : tokenizer["model"]["vocab"].items()) {
-      last = id == 39 ? token : last;
+      if (id < end) {
+        vocabulary[token] = id;
+      }
     }
-    tokenizer["model"]["vocab"].erase(last);
-    Json merges = Json::array();
     for (const Json& merge : tokenizer["model"]["merges"]) {
-      if (merge.is_array() ? merge[0].get<std::string>() + merge[1].get<std::string>() != last : true) {
+      if (vocabulary.contains(merge[0].get<std::string>() + merge[1].get<std::string>())) {
         merges.push_back(merge);
       }
     }
+    tokenizer["model"]["vocab"] = vocabulary;
     tokenizer["model"]["merges"] = merges;
-    tokenizer["added_tokens"] = {{{"id", 39},
+    tokenizer["added_tokens"] = {{{"id", end},
                                   {"content", "<|end|>"},
                                   {"single_word", false},
                                   {"lstrip", false},
@@ -42,16 +50,24 @@ class SpecialTokensTest : public testing::Test {
                                   {"special", true}}};
     tokenizer_ = tokenizer;
     put("tokenizer.json", tokenizer_);
-    config_ = parse_json(read_text_file(theirs_ / "config.json"), "config.json");
   }
-  void put_in_front() {
-    const Json mark = {{"SpecialToken", {{"id", "<|end|>"}, {"type_id", 0}}}},
-               text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
-    tokenizer_["post_processor"] = {{"type", "TemplateProcessing"},
-                                    {"single", Json::array({mark, text})},
-                                    {"pair", Json::array()},
-                                    {"special_tokens", Json::object()}};
+  static Json marks(const std::vector<std::string>& names, const Json& ids = Json::object()) {
+    Json single = Json::array();
+    for (const std::string& name : names) {
+      single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+    }
+    single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+    single.push_back({{"SpecialToken", {{"id", "<|end|>"}, {"type_id", 0}}}});  // after the text
+    return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", Json::array()}, {"special_tokens", ids}};
+  }
+  void put_processor(const Json& processor) {
+    tokenizer_["post_processor"] = processor;
     put("tokenizer.json", tokenizer_);
+  }
+  void put_in_front() { put_processor(marks({"<|end|>"})); }
+  std::vector<std::int32_t> begin() const {
+    const Checkpoint checkpoint = import_huggingface(theirs_).checkpoint;
+    return stored_special_tokens(checkpoint)->begin(*checkpoint.tokenizer);
   }
   void put(const char* name, const Json& json) const { write_text_file(theirs_ / name, json.dump()); }
   Json exported(const char* name) const { return parse_json(read_text_file(back_ / name), name); }
@@ -80,7 +96,7 @@ TEST_F(SpecialTokensTest, SurviveImportAndExport) {
   const Checkpoint read = read_checkpoint(folder_ / "model.safetensors");
   const std::optional<SpecialTokens> kept = stored_special_tokens(read);
   ASSERT_TRUE(kept);
-  EXPECT_TRUE(kept->in_front);
+  EXPECT_EQ(kept->begin(*read.tokenizer), Ids{39});
   EXPECT_EQ(kept->id("bos_token", *read.tokenizer), 39);
   EXPECT_EQ(kept->id("pad_token", *read.tokenizer), -1);
   EXPECT_EQ(kept->ends(*read.tokenizer), (std::set<std::int32_t>{5, 39})) << "that of generate(), and the tokenizer's";
@@ -96,7 +112,7 @@ TEST_F(SpecialTokensTest, SurviveImportAndExport) {
   EXPECT_EQ(settings["add_bos_token"], true);
   EXPECT_TRUE(settings.at("pad_token").is_null());
   EXPECT_FALSE(settings.contains("chat_template"));
-  EXPECT_TRUE(stored_special_tokens(import_huggingface(back_).checkpoint)->in_front);
+  EXPECT_EQ(stored_special_tokens(import_huggingface(back_).checkpoint)->in_front, Ids{39});
 }
 
 TEST_F(SpecialTokensTest, OnlyGivenTokensAreStored) {
@@ -105,7 +121,7 @@ TEST_F(SpecialTokensTest, OnlyGivenTokensAreStored) {
   put("config.json", config_);
   const Checkpoint checkpoint = import_huggingface(theirs_).checkpoint;
   const SpecialTokens kept = stored_special_tokens(checkpoint).value();
-  EXPECT_FALSE(kept.in_front);
+  EXPECT_TRUE(kept.in_front.empty());
   EXPECT_EQ(kept.id("bos_token", *checkpoint.tokenizer), -1);
   export_huggingface(checkpoint, back_, "test");
   EXPECT_FALSE(exported("config.json").contains("bos_token_id")) << "the class's own default, as of the original";
@@ -113,16 +129,72 @@ TEST_F(SpecialTokensTest, OnlyGivenTokensAreStored) {
   EXPECT_TRUE(exported("tokenizer_config.json").at("bos_token").is_null());
 }
 
-TEST_F(SpecialTokensTest, ATemplateMayPutOneInFront) {
+TEST_F(SpecialTokensTest, TextsBeginAsTheTemplateSays) {
   put("tokenizer_config.json", {{"bos_token", "<|end|>"}});
-  const auto in_front = [&] { return stored_special_tokens(import_huggingface(theirs_).checkpoint)->in_front; };
-  EXPECT_FALSE(in_front());
+  EXPECT_EQ(begin(), Ids{});
   put("tokenizer_config.json", {{"bos_token", "<|end|>"}, {"add_bos_token", true}});
-  EXPECT_FALSE(in_front()) << "a tokenizer.json says all";
+  EXPECT_EQ(begin(), Ids{}) << "a tokenizer.json says all";
   put_in_front();
-  EXPECT_TRUE(in_front());
+  EXPECT_EQ(begin(), Ids{39});
   put("tokenizer_config.json", {{"bos_token", nullptr}});
-  EXPECT_FALSE(in_front()) << "there is none";
+  EXPECT_EQ(begin(), Ids{39}) << "bos_token does not matter";
+  put("tokenizer_config.json", Json::object());
+  EXPECT_EQ(begin(), Ids{39}) << "nor does its default id";
+  put_processor(marks({"a", "<|end|>", "a"}, {{"a", {{"id", "a"}, {"ids", {5, 7}}, {"tokens", {"x", "y"}}}}}));
+  EXPECT_EQ(begin(), (Ids{5, 7, 39, 5, 7}));
+  put_processor({{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, marks({}), marks({"<|end|>"})}}});
+  EXPECT_EQ(begin(), Ids{39});
+  put_processor({{"type", "RobertaProcessing"}, {"cls", {"<|end|>", 39}}, {"sep", {"x", 4}}});
+  EXPECT_EQ(begin(), Ids{39});
+}
+
+TEST_F(SpecialTokensTest, BeginAsInCheckpointsOfEarlierVersions) {
+  put("tokenizer_config.json", {{"bos_token", "<|end|>"}});
+  put_in_front();
+  Checkpoint checkpoint = import_huggingface(theirs_).checkpoint;
+  Json stored = parse_json(checkpoint.metadata[kSpecialTokens], "stored");
+  stored["in_front"] = true;
+  checkpoint.metadata[kSpecialTokens] = stored.dump();
+  EXPECT_EQ(stored_special_tokens(checkpoint)->begin(*checkpoint.tokenizer), Ids{39});
+  stored["in_front"] = false;
+  checkpoint.metadata[kSpecialTokens] = stored.dump();
+  EXPECT_EQ(stored_special_tokens(checkpoint)->begin(*checkpoint.tokenizer), Ids{});
+}
+
+// As transformers adds them: after the vocabulary in the order of the keys, if the model has embeddings for them.
+TEST_F(SpecialTokensTest, TokensWithoutAnIdComeAfterTheVocabulary) {
+  put_tokenizer(37);
+  put("special_tokens_map.json", {{"pad_token", "<pad>"}, {"eos_token", "<old>"}});
+  put("tokenizer_config.json", {{"additional_special_tokens", {"<late>"}}, {"eos_token", {{"content", "<eos>"}}}});
+  const auto tokenizer = import_huggingface(theirs_).checkpoint.tokenizer;
+  EXPECT_EQ(tokenizer->vocabulary_size(), 40);
+  EXPECT_EQ(tokenizer->encode("<eos><pad><|end|>"), (Ids{38, 39, 37}));
+  EXPECT_EQ(tokenizer->id_of("<late>"), -1) << "the model has no embedding of it";
+  EXPECT_EQ(tokenizer->id_of("<old>"), -1);
+  put("tokenizer_config.json", {{"split_special_tokens", true}, {"eos_token", "<eos>"}});
+  EXPECT_EQ(import_huggingface(theirs_).checkpoint.tokenizer->id_of("<eos>"), -1);
+}
+
+TEST_F(SpecialTokensTest, AFolderMayHaveMoreTokensThanItsModel) {
+  tokenizer_["added_tokens"].push_back({{"id", 40}, {"content", "<image>"}, {"special", true}});
+  for (const bool in_vocabulary : {false, true}) {
+    if (in_vocabulary) {
+      tokenizer_["model"]["vocab"]["<image>"] = 40;
+    }
+    put("tokenizer.json", tokenizer_);
+    const auto tokenizer = import_huggingface(theirs_).checkpoint.tokenizer;
+    EXPECT_EQ(tokenizer->vocabulary_size(), 40);
+    EXPECT_EQ(tokenizer->id_of("<image>"), -1);
+    EXPECT_EQ(tokenizer->id_of("<|end|>"), 39);
+  }
+}
+
+TEST_F(SpecialTokensTest, PipesAreNoModelFolders) {
+  fs::remove(theirs_ / "config.json");
+  ASSERT_EQ(mkfifo((theirs_ / "config.json").c_str(), 0600), 0);
+  EXPECT_HAS(refusal(), "config.json: is not a regular file");
+  fs::remove(theirs_ / "config.json");
+  EXPECT_HAS(refusal(), "config.json");
 }
 
 TEST_F(SpecialTokensTest, AllTokensThatEndATextAreFound) {

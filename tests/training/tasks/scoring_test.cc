@@ -169,7 +169,8 @@ TEST(Sequences, StartWithTheirPrefix) {
     return std::string(made.tokens.begin() + made.scored.front().begin, made.tokens.begin() + made.scored.front().end);
   };
   const auto text = [](const Sequence& made) { return std::string(made.tokens.begin(), made.tokens.end()); };
-  const Prefix nothing{.kind = PrefixKind::none, .bos = '^', .stand_in = '$'}, bos{.kind = PrefixKind::bos, .bos = '^'};
+  const Prefix nothing{.kind = PrefixKind::none, .bos = {'^'}, .stand_in = '$'},
+      bos{.kind = PrefixKind::bos, .bos = {'^'}};
   const struct {
     Prefix prefix;
     const char *context, *continuation, *text, *scored;

@@ -228,7 +228,7 @@ void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t conte
   }
   const SpecialTokens tokens = given ? *given : default_special_tokens(tokenizer);
   Json settings = tokens.tokenizer;
-  tokenizers::SpecialNames special{.names = {}, .in_front = tokens.in_front ? tokens.name("bos_token") : ""};
+  tokenizers::SpecialNames special{.names = {}, .in_front = tokens.begin(tokenizer)};
   for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
     const std::string name = tokens.name(key);
     settings[key] = name.empty() ? Json() : Json(name);

@@ -79,34 +79,6 @@ Json tokenizer_settings(const std::filesystem::path& folder) {
   return settings;
 }
 
-// Returns whether the post-processor of a tokenizer.json prepends a special token to every text.
-bool puts_in_front(const SortedJson& processor) {
-  if (!processor.is_object()) {
-    return false;
-  }
-  if (const auto steps = processor.find("processors"); steps != processor.end() && steps->is_array()) {
-    return std::any_of(steps->begin(), steps->end(), puts_in_front);
-  }
-  const auto single = processor.find("single");
-  return single != processor.end() && single->is_array() && !single->empty() && single->front().is_object() &&
-         single->front().contains("SpecialToken");
-}
-
-// Like transformers, uses tokenizer.json; without it, tokenizer_config.json.
-bool has_begin_in_front(const std::filesystem::path& folder, const Json& settings,
-                        const tokenizers::Tokenizer& tokenizer) {
-  const SortedJson document = read_json_object(folder / "tokenizer.json");
-  if (!document.empty()) {
-    return puts_in_front(document.value("post_processor", SortedJson()));
-  }
-  if (settings.contains("add_bos_token")) {
-    return settings.at("add_bos_token").get<bool>();
-  }
-  // Defaults to LLaMA's tokenizer class.
-  const std::string kind = settings.value("tokenizer_class", std::string("LlamaTokenizer"));
-  return tokenizer.kind() == config::TokenizerKind::sentencepiece && kind.find("Llama") != std::string::npos;
-}
-
 // Adds the ids of a file, one or a list, that the tokenizer has.
 void add_ids(const Json& ids, const tokenizers::Tokenizer& of, std::vector<std::int32_t>& all) {
   for (const Json& id : ids.is_array() ? ids : Json::array({ids})) {
@@ -114,6 +86,49 @@ void add_ids(const Json& ids, const tokenizers::Tokenizer& of, std::vector<std::
       all.push_back(id.get<std::int32_t>());
     }
   }
+}
+
+// Returns the ids that the post-processor of a tokenizer.json prepends to every text. Of a sequence, the first step
+// that prepends any counts, as in the package tokenizers.
+std::vector<std::int32_t> ids_in_front(const SortedJson& processor, const tokenizers::Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids;
+  const auto part = [](const SortedJson& object, const std::string& key) {
+    return object.is_object() ? object.value(key, SortedJson()) : SortedJson();
+  };
+  for (const SortedJson& step : part(processor, "processors")) {
+    if (ids = ids_in_front(step, tokenizer); !ids.empty()) {
+      return ids;
+    }
+  }
+  if (const SortedJson first = part(processor, "cls"); first.is_array() && first.size() == 2) {  // Bert's and Roberta's
+    add_ids(Json(first[1]), tokenizer, ids);
+  }
+  for (const SortedJson& item : part(processor, "single")) {
+    const SortedJson name = part(part(item, "SpecialToken"), "id");
+    if (!name.is_string()) {
+      break;
+    }
+    const SortedJson known = part(part(part(processor, "special_tokens"), name), "ids");
+    add_ids(known.is_null() ? Json(static_cast<std::uint32_t>(tokenizer.id_of(name.get<std::string>()))) : Json(known),
+            tokenizer, ids);
+  }
+  return ids;
+}
+
+// Like transformers, uses tokenizer.json; without it, tokenizer_config.json.
+std::vector<std::int32_t> begin_of(const std::filesystem::path& folder, const SpecialTokens& tokens,
+                                   const tokenizers::Tokenizer& tokenizer) {
+  const SortedJson document = read_json_object(folder / "tokenizer.json");
+  if (!document.empty()) {
+    return ids_in_front(document.value("post_processor", SortedJson()), tokenizer);
+  }
+  // Defaults to LLaMA's tokenizer class.
+  const std::string kind = tokens.tokenizer.value("tokenizer_class", std::string("LlamaTokenizer"));
+  const bool begins =
+      tokens.tokenizer.value("add_bos_token", tokenizer.kind() == config::TokenizerKind::sentencepiece &&
+                                                  kind.find("Llama") != std::string::npos);
+  const std::int32_t bos = begins ? tokens.id("bos_token", tokenizer) : -1;
+  return bos >= 0 ? std::vector<std::int32_t>{bos} : std::vector<std::int32_t>();
 }
 
 }  // namespace
@@ -134,9 +149,15 @@ std::int32_t SpecialTokens::id(const char* key, const tokenizers::Tokenizer& of)
   return ids.empty() ? -1 : ids.front();
 }
 
-std::optional<std::int32_t> SpecialTokens::begin(const tokenizers::Tokenizer& of) const {
-  const std::int32_t bos = in_front ? id("bos_token", of) : -1;
-  return bos >= 0 ? std::optional(bos) : std::nullopt;
+std::vector<std::int32_t> SpecialTokens::begin(const tokenizers::Tokenizer& of) const {
+  std::vector<std::int32_t> ids;
+  for (const std::int32_t given : in_front) {
+    const std::int32_t id = given == kBos ? this->id("bos_token", of) : given;
+    if (id >= 0 && id < of.vocabulary_size()) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
 }
 
 std::set<std::int32_t> SpecialTokens::ends(const tokenizers::Tokenizer& of) const {
@@ -162,7 +183,7 @@ SpecialTokens read_special_tokens(const std::filesystem::path& folder, const Sor
                        .generation = ids_of(read_json_object(generation), generation.string()),
                        .tokenizer = tokenizer_settings(folder),
                        .model_type = config.value("model_type", "")};
-  tokens.in_front = has_begin_in_front(folder, tokens.tokenizer, tokenizer) && tokens.id("bos_token", tokenizer) >= 0;
+  tokens.in_front = begin_of(folder, tokens, tokenizer);
   return tokens;
 }
 
@@ -188,10 +209,15 @@ std::optional<SpecialTokens> stored_special_tokens(const Checkpoint& checkpoint)
     return object;
   };
   const Json model_type = stored.is_object() ? stored.value("model_type", Json()) : Json();
+  std::vector<std::int32_t> in_front;
+  const Json ids = stored.is_object() ? stored.value("in_front", Json()) : Json();
+  for (const Json& id : ids.is_array() ? ids : ids == true ? Json::array({SpecialTokens::kBos}) : Json::array()) {
+    in_front.push_back(id.is_number_integer() ? id.get<std::int32_t>() : SpecialTokens::kBos);
+  }
   return SpecialTokens{.config = object_at("config", Json()),
                        .generation = object_at("generation", Json::object()),  // earlier versions wrote none
                        .tokenizer = object_at("tokenizer", Json()),
-                       .in_front = stored.value("in_front", Json()) == true,
+                       .in_front = std::move(in_front),
                        .model_type = model_type.is_string() ? model_type.get<std::string>() : ""};
 }
 

@@ -110,8 +110,10 @@ ServedModel::ServedModel(std::string name, store::OpenedModel opened, std::int64
 
 TokenIds ServedModel::encode(const std::string& text, bool add_special_tokens) const {
   TokenIds ids;
-  if (const auto begin = special_.begin(tokenizer()); begin && add_special_tokens) {
-    ids.push_back(*begin);
+  if (add_special_tokens) {
+    for (const std::int32_t begin : special_.begin(tokenizer())) {
+      ids.push_back(begin);
+    }
   }
   for (const auto& item : special_.tokenizer.items()) {
     if (!text.empty() && item.value().is_string() && item.value().get_ref<const std::string&>() == text) {
@@ -180,7 +182,7 @@ Json ServedModel::about_tokenizer() const {
   if (about["bos_token"].is_null() && about["eos_token"].is_null() && encode("\n", false).size() == 1) {
     about["bos_token"] = "\n";  // the text that preceded each document in training
   }
-  about["add_bos_token"] = special_.begin(tokenizer()).has_value();
+  about["add_bos_token"] = !special_.begin(tokenizer()).empty();
   about["chat_template"] = nullptr;
   return about;
 }

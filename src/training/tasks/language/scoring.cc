@@ -105,8 +105,14 @@ std::vector<std::int32_t> prefix_tokens(const tokenizers::Tokenizer& tokenizer, 
   if (prefix.kind == PrefixKind::line_end) {
     return tokenizers::beginning_of_text(tokenizer);
   }
-  const std::int32_t token = prefix.kind == PrefixKind::bos ? prefix.bos : has_context ? -1 : prefix.stand_in;
-  return token < 0 || all.front() == token ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{token};
+  std::vector<std::int32_t> tokens;
+  if (prefix.kind == PrefixKind::bos) {
+    tokens = prefix.bos;
+  } else if (!has_context && prefix.stand_in >= 0) {
+    tokens = {prefix.stand_in};
+  }
+  const bool begins = all.size() >= tokens.size() && std::equal(tokens.begin(), tokens.end(), all.begin());
+  return begins ? std::vector<std::int32_t>() : tokens;
 }
 
 struct SequenceOrder {

@@ -43,7 +43,7 @@ inline constexpr std::pair<PrefixKind, std::string_view> kPrefixKinds[] = {
 
 struct Prefix {
   PrefixKind kind = PrefixKind::line_end;
-  std::int32_t bos = -1;  // for PrefixKind::bos
+  std::vector<std::int32_t> bos = {};  // for PrefixKind::bos
   // For PrefixKind::none: the token placed before a continuation without context, so that its first token can be
   // predicted. -1: the first token is not scored.
   std::int32_t stand_in = -1;
