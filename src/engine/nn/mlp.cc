@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/nn/routing.h"
 #include "linear.h"
@@ -158,7 +159,7 @@ class ExpertMlp : public Mlp {
       return y;
     }
     const at::Tensor score = shared_gate_(x, context);
-    return y * by_rows(score, context, [&](const auto& part) { return part(score).sigmoid(); });
+    return y * by_rows(score, context, [&](const auto& part) { return ops::sigmoid(part(score)); });
   }
 
   Routing route(const at::Tensor& rows, const Context& context) const {
@@ -196,7 +197,7 @@ class ExpertMlp : public Mlp {
     const double limit = config::kExpertLimit;
     const at::Tensor g = gate.clamp_max(limit), u = up.clamp(-limit, limit);
     return by_rows(g, context, [&](const auto& part) {
-      return part(g) * (part(g) * config::kExpertSlope).sigmoid() * (part(u) + 1.0);
+      return part(g) * ops::sigmoid(part(g) * config::kExpertSlope) * (part(u) + 1.0);
     });
   }
 

@@ -111,6 +111,10 @@ at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const
   return to.view(x.sizes());
 }
 
+at::Tensor sigmoid(const at::Tensor& x) {
+  return elementwise(x, [](const at::Tensor& some) { return some.sigmoid(); });
+}
+
 // The rows of x with a gap between them, so that torch's loops cannot treat them as one long row.
 at::Tensor with_gaps(const at::Tensor& x, std::int64_t elements) {
   constexpr std::int64_t kGap = 1;

@@ -58,6 +58,8 @@ at::Tensor with_many_rows(const at::Tensor& rows, const Multiply& multiply) {
 // the element lies: f gets whole SIMD vectors only, because torch's loops round the last elements of a tensor
 // differently.
 at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f);
+// Returns elementwise() of the logistic function.
+at::Tensor sigmoid(const at::Tensor& x);
 
 // Applies an elementwise function to x [N, ...]. Each row gets the bits that it would get alone: f gets several rows if
 // they are whole SIMD vectors, otherwise one row. With `takes_gaps`, f gets several rows of any length with gaps

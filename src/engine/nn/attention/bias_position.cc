@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/nn/attention_parts.h"
 
@@ -41,13 +42,19 @@ class Alibi : public BiasPosition {
   Alibi(const config::AttentionOptions& options, const LayerInit& /*init*/, const Builder& /*build*/)
       : n_heads_(options.n_heads) {}
 
-  void add_to(ops::AttentionInputs& in, const at::Tensor& /*key_features*/, AttentionCache* /*cache*/,
+  void add_to(ops::AttentionInputs& in, const at::Tensor& /*key_features*/, AttentionCache* cache,
               const Context& context) const override {
     const at::TensorOptions type = in.q.options().dtype(at_least_single(in.q.scalar_type()));
     const at::Tensor m = slopes(type);
     context.show("slopes", [&] { return m; });
-    // Positions are counted from the last key, so that the terms of recent tokens are small.
-    const at::Tensor distance = at::arange(at::Scalar(in.k.sym_size(2) - 1), at::Scalar(-1), at::Scalar(-1), type);
+    // Positions are counted from the last key, so that the terms of recent tokens are small; while ManyRows is active,
+    // from the first one, so that rounding does not depend on later tokens.
+    c10::SymInt last = 0;
+    if (ops::ManyRows::active()) {
+      last = cache != nullptr ? c10::SymInt(cache->first_index() + cache->size()) : in.k.sym_size(2);
+    }
+    const at::Tensor distance =
+        at::arange(at::Scalar(in.k.sym_size(2) - 1 - last), at::Scalar(-1 - last), at::Scalar(-1), type);
     add(in, (m.unsqueeze(1) * distance).unsqueeze(0));
   }
 

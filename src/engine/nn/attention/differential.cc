@@ -27,13 +27,9 @@ class TokenFactors : public Composition {
 
   Maps maps(const at::Tensor& x, const at::Tensor& /*key_factors*/, const Context& context) const override {
     const at::Tensor score = linear(x, w_, {}, context);
-    const at::Tensor lambda =
-        by_rows(score, context,
-                [&](const auto& part) {
-                  return ops::elementwise(part(score), [](const at::Tensor& some) { return some.sigmoid(); });
-                })
-            .transpose(1, 2)
-            .unsqueeze(3);
+    const at::Tensor lambda = by_rows(score, context, [&](const auto& part) { return ops::sigmoid(part(score)); })
+                                  .transpose(1, 2)
+                                  .unsqueeze(3);
     context.show("lambda", [&] { return lambda; });
     Maps maps;
     maps.difference = lambda;

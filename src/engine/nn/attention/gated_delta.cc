@@ -62,7 +62,7 @@ class GatedDeltaScore : public Score {
     const at::Tensor rates = by_rows(x, context, [&](const auto& part) {
       const at::Tensor time = with_dense_gradient(
           ops::elementwise(part(decay) + dt_bias_, [](const at::Tensor& t) { return at::softplus(t); }));
-      const at::Tensor rate = ops::elementwise(part(beta), [](const at::Tensor& t) { return t.sigmoid(); });
+      const at::Tensor rate = ops::sigmoid(part(beta));
       return at::stack({rate, time * -a_log_.exp()}, 3);
     });
     heads.keys = {normalised(k), rates.transpose(1, 2)};

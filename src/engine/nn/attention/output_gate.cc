@@ -49,9 +49,7 @@ class SigmoidGate : public OutputGate {
     const at::Tensor x = inputs_ == whole.sym_size(2) ? whole : whole.narrow(2, 0, inputs_);
     const at::Tensor score =
         fixed_heads_ ? linear(x, w_, b_, context) : routed_scores(x, *heads.query_routing, context);
-    const at::Tensor gate = by_rows(score, context, [&](const auto& part) {
-      return ops::elementwise(part(score), [](const at::Tensor& some) { return some.sigmoid(); });
-    });
+    const at::Tensor gate = by_rows(score, context, [&](const auto& part) { return ops::sigmoid(part(score)); });
     const at::Tensor wide = fixed_heads_ ? gate : gate.unflatten_symint(0, {x.sym_size(0), x.sym_size(1)}).flatten(2);
     return wide.unflatten(2, {-1, gates_}).transpose(1, 2);
   }

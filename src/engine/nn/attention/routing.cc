@@ -109,7 +109,7 @@ RoutingOptions routing_options(const config::AttentionOptions& options, std::int
 at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
   switch (gate) {
     case config::Gate::sigmoid:
-      return ops::elementwise(score.gather(-1, index), [](const at::Tensor& some) { return some.sigmoid(); });
+      return ops::sigmoid(score.gather(-1, index));
     case config::Gate::softmax_top_k:
       return score.gather(-1, index).softmax(-1);
     case config::Gate::softmax:

@@ -5,6 +5,7 @@
 // whole sequence.
 #include <cmath>
 
+#include "engine/ops/many_rows.h"
 #include "headroom/nn/attention_parts.h"
 #include "headroom/ops/choice.h"
 
@@ -13,10 +14,11 @@ namespace {
 
 at::Tensor weigh(const at::Tensor& scores, const at::Tensor& visible) {
   if (!visible.defined()) {
-    return (scores - std::log(static_cast<double>(scores.sym_size(3).guard_int(__FILE__, __LINE__)))).sigmoid();
+    return ops::sigmoid(scores - std::log(static_cast<double>(scores.sym_size(3).guard_int(__FILE__, __LINE__))));
   }
   const at::Tensor n = visible.sum(-1, /*keepdim=*/true).clamp_min(1).to(scores.scalar_type());
-  return (scores - n.log()).sigmoid().masked_fill(visible.logical_not(), 0.0);
+  const at::Tensor log_n = ops::elementwise(n, [](const at::Tensor& some) { return some.log(); });
+  return ops::sigmoid(scores - log_n).masked_fill(visible.logical_not(), 0.0);
 }
 
 class SigmoidScore : public Score {
@@ -29,6 +31,9 @@ class SigmoidScore : public Score {
   at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& /*call*/, const Context& context) const override {
     ops::choose("sigmoid_attention", context.implementation, "sigmoid attention needs the reference implementation");
     apply_scale(in, learned_, fixed_, context);
+    if (context.batch_invariant) {
+      in.q = in.q.clone();  // torch's matmul rounds by where a row lies in memory
+    }
     const auto weigh_and_drop = [&](const at::Tensor& scores, const at::Tensor& visible) {
       return drop_weights(weigh(scores, visible), dropout_, context);
     };

@@ -2,7 +2,11 @@
 #include <limits>
 
 #include "attention_operator.h"
+#include "engine/ops/many_rows.h"
+#include "foundation/core/ceil_div.h"
+#include "foundation/core/transformed.h"
 #include "headroom/ops/attention.h"
+#include "headroom/ops/linear.h"
 
 namespace headroom::ops {
 
@@ -29,6 +33,60 @@ at::Tensor visible_keys(const AttentionMask& mask, const c10::SymInt& n_queries,
 
 namespace {
 
+// torch's matmul rounds differently for other numbers of queries, keys and matrices. While ManyRows is active, each
+// head is multiplied on its own and in blocks of keys, so that a query's results depend neither on its company nor on
+// later keys.
+constexpr std::int64_t kKeysAtOnce = 64;
+
+bool in_blocks(const at::Tensor& queries) {
+  return ManyRows::active() && queries.is_cpu();
+}
+
+// Returns multiply(a, b) of all heads of a [B, H, ...] and b [B or 1, H, ...].
+template <class Multiply>
+at::Tensor by_head(const at::Tensor& a, const at::Tensor& b, const Multiply& multiply) {
+  std::vector<at::Tensor> all;
+  for (std::int64_t row = 0; row < a.size(0); ++row) {
+    for (std::int64_t h = 0; h < a.size(1); ++h) {
+      all.push_back(multiply(a[row][h], b[b.size(0) == 1 ? 0 : row][h]));
+    }
+  }
+  return at::stack(all).unflatten(0, {a.size(0), a.size(1)});
+}
+
+// Returns `t` [S, ...] with zeros up to a multiple of kKeysAtOnce, in blocks.
+std::vector<at::Tensor> key_blocks(const at::Tensor& t) {
+  const std::int64_t padding = ceil_div(t.size(0), kKeysAtOnce) * kKeysAtOnce - t.size(0);
+  return at::constant_pad_nd(t, {0, 0, 0, padding}).split(kKeysAtOnce);
+}
+
+// Returns q k^T, [B, H, T, S].
+at::Tensor products(const at::Tensor& q, const at::Tensor& k) {
+  if (!in_blocks(q)) {
+    return q.matmul(k.transpose(2, 3));
+  }
+  return by_head(q, k, [](const at::Tensor& queries, const at::Tensor& keys) {
+    const std::vector<at::Tensor> columns = transformed(
+        key_blocks(keys), [&](const at::Tensor& block) { return ops::linear(queries, block.t().contiguous()); });
+    return at::cat(columns, 1).narrow(1, 0, keys.size(0));
+  });
+}
+
+// Returns p v, [B, H, T, w].
+at::Tensor weighted_sums(const at::Tensor& p, const at::Tensor& v) {
+  if (!in_blocks(p)) {
+    return p.matmul(v);
+  }
+  return by_head(p, v, [](const at::Tensor& weights, const at::Tensor& values) {
+    const std::vector<at::Tensor> by_key = key_blocks(weights.t()), blocks = key_blocks(values);
+    at::Tensor sum = at::zeros({weights.size(0), values.size(1)}, values.options());
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      sum = sum + ops::linear(by_key[i].t().contiguous(), blocks[i]);
+    }
+    return sum;
+  });
+}
+
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMaxExponent = 60.0;  // limits components with prior 0, whose score may be far above the others
 
@@ -44,7 +102,7 @@ at::Tensor squared_length(const at::Tensor& t) {
 at::Tensor component_score(const AttentionInputs& in, const at::Tensor& key, std::int64_t r) {
   const Mixture& mixture = *in.mixture;
   const at::Tensor k = for_every_head(key, in.q.sym_size(1));
-  const at::Tensor product = at_least_float(in.q.matmul(k.transpose(2, 3)));
+  const at::Tensor product = at_least_float(products(in.q, k));
   if (!mixture.coefficient) {
     return product * in.scale;
   }
@@ -154,7 +212,7 @@ at::Tensor content_scores(const AttentionInputs& in, const Visit& visit) {
   if (in.mixture) {
     return mixture_scores(in, visit);
   }
-  return in.q.matmul(for_every_head(in.k, in.q.sym_size(1)).transpose(2, 3)) * in.scale;
+  return products(in.q, for_every_head(in.k, in.q.sym_size(1))) * in.scale;
 }
 
 }  // namespace
@@ -181,7 +239,7 @@ at::Tensor weighted_attention(const AttentionInputs& given, const Weigh& weigh, 
   };
   at::Tensor scores = content_scores(in, visit);
   if (in.r) {
-    scores = scores + skew(in.q_position->matmul(in.r->transpose(1, 2)), n_keys) * in.scale;
+    scores = scores + skew(products(*in.q_position, in.r->unsqueeze(0)), n_keys) * in.scale;
   }
   if (scores.scalar_type() == at::kBFloat16 || scores.scalar_type() == at::kHalf) {
     scores = scores.to(at::kFloat);
@@ -199,10 +257,10 @@ at::Tensor weighted_attention(const AttentionInputs& given, const Weigh& weigh, 
       shown(AttentionStage::probs, weigh(composed, visible_keys(in.mask, n_queries, n_keys, in.q.device())));
   if (in.difference && visit) {  // the weights that multiply the values are a difference of matrices
     const at::Tensor difference = shown(AttentionStage::probs_composed, subtract_second(p, *in.difference));
-    return difference.to(in.v.scalar_type()).matmul(for_every_head(in.v, n_heads / 2));
+    return weighted_sums(difference.to(in.v.scalar_type()), for_every_head(in.v, n_heads / 2));
   }
   const at::Tensor p_composed = shown(AttentionStage::probs_composed, in.post ? apply_head_map(*in.post, p) : p);
-  const at::Tensor o = p_composed.to(in.v.scalar_type()).matmul(for_every_head(in.v, n_heads));
+  const at::Tensor o = weighted_sums(p_composed.to(in.v.scalar_type()), for_every_head(in.v, n_heads));
   return in.difference ? subtract_second(o, *in.difference) : o;
 }
 
