@@ -250,11 +250,14 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         return gathered(logits, order.argsort(1))
 
     def _loss(self, given: Tensor, labels: Tensor, valid: Optional[Tensor], in_batch: Union[Tensor, int, None]) -> Tensor:
+        counted = {}
         if valid is not None:
             order = tokens_first(valid)
             given, labels = gathered(given, order), labels.masked_fill(~valid, -100).gather(1, order)
+            # A row's last token predicts nothing, so the balance losses do not count it, whether or not padding follows.
+            counted = dict(valid=valid.gather(1, order)[:, 1:]) if self.model._balances else {}
         targets = labels[:, 1:]
-        loss = _first(self.model.loss(**tokens_or_embeddings(given[:, :-1]), targets=targets))
+        loss = _first(self.model.loss(**tokens_or_embeddings(given[:, :-1]), targets=targets, **counted))
         return loss if in_batch is None else loss * (targets >= 0).sum() / torch.as_tensor(in_batch, device=loss.device)
 
     def save_pretrained(self, save_directory: Path, **options) -> None:

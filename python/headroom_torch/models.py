@@ -162,6 +162,13 @@ def _embedding_of(description: str, vocabulary_size: int) -> str:
                      [*settings, f"model.vocabulary_size={vocabulary_size}", "model.adaptive_cutoffs=[]"])
 
 
+def _mask_of_keys(valid: Optional[Tensor], memory: Optional[Tensor]) -> dict[str, Tensor]:
+    """The mask argument of a block whose tokens are `valid` [B, T]; all of its memory [B, M, d] is."""
+    if valid is None or memory is None:
+        return {} if valid is None else dict(valid_keys=valid)
+    return dict(valid_keys=torch.cat([valid.new_ones(memory.shape[:2]), valid], 1))
+
+
 def _unless_automatic(implementation: str) -> dict[str, str]:
     return {} if implementation == "automatic" else {"implementation": implementation}
 
@@ -212,11 +219,12 @@ class LanguageModel(_Model):
                                  implementation=implementation)[0]
         return run("", call) if observed() else call()
 
-    def _hidden(self, tokens, memory, balance, implementation, embeddings):
+    def _hidden(self, tokens, memory, balance, implementation, embeddings, valid=None):
         h, kept, losses = self._embed(tokens, embeddings, implementation), [], []
         for i, block in enumerate(self._repeated(self.blocks)):
             call = functools.partial(block, memory=memory[i] if memory else None, remember=self._remembers,
-                                     balance=balance and self._balances, implementation=implementation)
+                                     balance=balance and self._balances, implementation=implementation,
+                                     **_mask_of_keys(valid, memory[i] if memory else None))
             result = self._checkpoint(call, h) if self._checkpoint and self.training else call(h)
             h, *rest = result if isinstance(result, tuple) else (result,)
             if self._remembers:
@@ -243,11 +251,13 @@ class LanguageModel(_Model):
         return (logits, kept) if self._remembers else logits
 
     def loss(self, tokens: Optional[Tensor], targets: Tensor, memory: Optional[list[Tensor]] = None, *,
-             embeddings: Optional[Tensor] = None, implementation: str = "automatic"):
+             embeddings: Optional[Tensor] = None, valid: Optional[Tensor] = None, implementation: str = "automatic"):
         """Mean cross-entropy of `targets` [B, T] int64 in nats (targets below 0 do not count) plus balance losses with their
         coefficients: a scalar. The B x T x V logits are not stored. With memory_length the result is (loss, memory).
+
+        valid [B, T] bool: False for padding, which does not count in the balance losses.
         """
-        h, kept, losses = self._hidden(tokens, memory, True, implementation, embeddings)
+        h, kept, losses = self._hidden(tokens, memory, True, implementation, embeddings, valid)
         loss = sum(losses, self._scores(h, implementation, targets))
         return (loss, kept) if self._remembers else loss
 

@@ -225,13 +225,14 @@ class MLP(Layer):
         description = _describe("mlp", "MLP", source, _of_part("mlp", options), layer=layer)
         super().__init__(description, initial_values(description, None, device, dtype))
 
-    def forward(self, x: Tensor, *, routed_by: Optional[Tensor] = None, balance: bool = False,
-                implementation: str = "automatic", _losses: Optional[list[Tensor]] = None):
+    def forward(self, x: Tensor, *, routed_by: Optional[Tensor] = None, valid: Optional[Tensor] = None,
+                balance: bool = False, implementation: str = "automatic", _losses: Optional[list[Tensor]] = None):
         """x [B, T, d_model] to y of the same shape; with balance=True (y, loss), loss being the balance loss.
 
-        routed_by [B, T, d_model]: what tokens are routed to experts by, instead of x.
+        routed_by [B, T, d_model]: what tokens are routed to experts by, instead of x. valid [B, T] bool: False for padding,
+        which is not routed.
         """
-        results = self._run(x, implementation, balance or _losses is not None, routed_by=routed_by)
+        results = self._run(x, implementation, balance or _losses is not None, routed_by=routed_by, valid_queries=valid)
         return self._result(results, balance, _losses)
 
 
@@ -315,23 +316,25 @@ class Block(Layer):
         attend = lambda h, m, v=None: call(self.attention, "norm_1_out", h, memory=m, source_value=v,  # noqa: E731
                                            valid_keys=valid_keys, valid_queries=queries)
         across = lambda h: call(self.cross, "norm_cross_out", h, source, valid_keys=valid_source, valid_queries=queries)  # noqa: E731
+        feed = lambda h, **inputs: call(self.ffn, "norm_2_out", h, **inputs,  # noqa: E731
+                                        valid=queries if isinstance(self.ffn, Layer) else None)
         crosses = "cross" in self._parts
         if options["model.norm_position"] == "post":
             h = self.norm_1(x + attend(x, memory))
             if crosses:
                 h = self.norm_cross(h + across(h))
-            h = self.norm_2(h + call(self.ffn, "norm_2_out", h))
+            h = self.norm_2(h + feed(h))
         elif options["model.norm_position"] == "peri":
             values = x if memory is None else torch.cat([memory, x], 1)
             h = x + attend(self.norm_1(x), None if memory is None else self.norm_1.forward(memory), values)
-            h = h + call(self.ffn, "norm_2_out", h, routed_by=self.norm_2(h))
+            h = h + feed(h, routed_by=self.norm_2(h))
         else:
             read = (lambda h: x) if options["model.arrangement"] == "parallel" else (lambda h: h)
             # The memory does not run the hooks of the norm.
             h = x + attend(self.norm_1(x), None if memory is None else self.norm_1.forward(memory))
             if crosses:
                 h = h + across(self.norm_cross(read(h)))
-            h = h + call(self.ffn, "norm_2_out", self.norm_2(read(h)))
+            h = h + feed(self.norm_2(read(h)))
         if observed():
             show(f"{self._scope}out", h)
         kept = [ops.remembered(memory, x, options["model.memory_length"])] if remember else []

@@ -231,7 +231,7 @@ std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::
   const at::Tensor routed_by = in.routed_by ? nn::to_compute(*in.routed_by, context) : at::Tensor();
   const at::Tensor x = nn::to_compute(in.x, context);
   context.show("x", [&] { return x; });
-  return {context.observe("out", (*mlp)(x, layer.own().hidden_dropout(), context, routed_by))};
+  return {context.observe("out", (*mlp)(x, layer.own().hidden_dropout(), context, routed_by, in.valid_queries))};
 }
 
 nn::NormLayer norm_of(const Layer& layer, const nn::Builder& build) {

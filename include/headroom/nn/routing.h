@@ -48,6 +48,8 @@ struct RoutingOptions {
 
 // Returns the options of `n_heads` routers that choose among the layer's experts.
 RoutingOptions routing_options(const config::AttentionOptions& options, std::int64_t n_heads);
+// Returns `options` for tokens of which some are padding: `valid` is [B, T] bool; not set: none is.
+RoutingOptions with_padding(RoutingOptions options, const std::optional<at::Tensor>& valid);
 
 // Gate weights [N, H, K] of the routed experts `index`, with scores s:
 //   sigmoid               sigmoid(s_e)
@@ -64,19 +66,20 @@ Routing route_scores(const at::Tensor& score, const RoutingOptions& options, con
 Routing route_tokens(const at::Tensor& x, const at::Tensor& w, const RoutingOptions& options, const Context& context,
                      const std::string& name);
 
-// Balance losses (MoA Eq. 10-13; SwitchHead's sigma-MoE entropy), with n1(a) = a / sum(a) and p = softmax(s), 0 for
-// tokens that are not `valid` [N]:
+// Balance losses (MoA Eq. 10-13; SwitchHead's sigma-MoE entropy) over the `valid` tokens [N], by default all, with
+// n1(a) = a / sum(a) and p = softmax(s), 0 for padding. MoA's released code counts padding in `z` and `switch_slots`.
 //   switch        E sum_e P_e F_e, P = n1(sum of p), F = n1(tokens per expert), the counts a constant
 //   switch_slots  switch with F as in MoA's released code: entry s < k counts the distinct pairs (sequence, expert) in
 //                 slot s
 //   cv            unbiased variance / (mean^2 + 1e-10) of n1(sum of weights)
-//   z             mean over all tokens of logsumexp(s)^2
+//   z             mean over tokens of logsumexp(s)^2
 //   entropy       sum_e m_e log m_e, m = mean over tokens of softmax(s)
-at::Tensor switch_loss(const at::Tensor& prob, const at::Tensor& counts);                           // [N, E], [E]
-at::Tensor slot_counts(const at::Tensor& index, const c10::SymInt& batch, std::int64_t n_experts);  // [N, k] to [E]
+at::Tensor switch_loss(const at::Tensor& prob, const at::Tensor& counts);  // [N, E], [E]
+at::Tensor slot_counts(const at::Tensor& index, const c10::SymInt& batch, std::int64_t n_experts,
+                       const std::optional<at::Tensor>& valid = std::nullopt);                      // [N, k] to [E]
 at::Tensor cv_loss(const at::Tensor& weights);                                                      // [N, E]
-at::Tensor z_loss(const at::Tensor& score);                                                         // [N, E]
-at::Tensor entropy_loss(const at::Tensor& score);                                                   // [N, E]
+at::Tensor z_loss(const at::Tensor& score, const std::optional<at::Tensor>& valid = std::nullopt);  // [N, E]
+at::Tensor entropy_loss(const at::Tensor& score, const std::optional<at::Tensor>& valid = std::nullopt);  // [N, E]
 
 // Returns the number of valid tokens that the router, H = 1, sends to each expert, [E].
 at::Tensor tokens_per_expert(const Routing& routing, const std::optional<at::Tensor>& valid);

@@ -105,13 +105,14 @@ void Block::read_source(const at::Tensor& source, const std::optional<at::Tensor
   cross_->attention.read_source(nn::to_compute(source, context), valid, cross_cache, context.in("cross"));
 }
 
-at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context, const at::Tensor& routed_by) const {
+at::Tensor Block::feed_forward(const at::Tensor& x, const BlockInput& input, const nn::Context& context,
+                               const at::Tensor& routed_by) const {
   const at::Tensor rows = nn::to_compute(x, context);
   const at::Tensor router_rows = routed_by.defined() ? nn::to_compute(routed_by, context) : at::Tensor();
   const nn::Context inner = context.in("ffn");
   inner.show("x", [&] { return rows; });
-  const at::Tensor output =
-      normed(output_norm_2_, inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner, router_rows)));
+  const at::Tensor output = normed(
+      output_norm_2_, inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner, router_rows, valid_queries(input))));
   return nn::dropout(output, dropout_, context, "ffn");
 }
 
@@ -119,7 +120,7 @@ at::Tensor Block::peri_norm(const BlockInput& input, const nn::Context& context)
   const at::Tensor memory = input.memory.defined() ? norm_1_(input.memory) : at::Tensor();
   const at::Tensor values = after(input.memory, nn::to_compute(input.h, context), context);
   const at::Tensor h = nn::add_to_stream(input.h, attend(norm_1_(input.h, context), memory, input, context, values));
-  return context.observe("out", nn::add_to_stream(h, feed_forward(h, context, norm_2_(h, context))));
+  return context.observe("out", nn::add_to_stream(h, feed_forward(h, input, context, norm_2_(h, context))));
 }
 
 at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context) const {
@@ -127,7 +128,7 @@ at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context)
   if (cross_) {
     h = cross_->norm(nn::add_to_stream(h, attend_across(h, input, context)));
   }
-  return context.observe("out", norm_2_(nn::add_to_stream(h, feed_forward(h, context))));
+  return context.observe("out", norm_2_(nn::add_to_stream(h, feed_forward(h, input, context))));
 }
 
 at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
@@ -143,7 +144,7 @@ at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context
   if (cross_) {
     h = nn::add_to_stream(h, attend_across(cross_->norm(parallel ? input.h : h, context), input, context));
   }
-  const at::Tensor output = feed_forward(norm_2_(parallel ? input.h : h, context), context);
+  const at::Tensor output = feed_forward(norm_2_(parallel ? input.h : h, context), input, context);
   return context.observe("out", nn::add_to_stream(h, output));
 }
 

@@ -59,7 +59,8 @@ class Block {
   at::Tensor attend(const at::Tensor& x, const at::Tensor& memory, const BlockInput& input, const nn::Context& context,
                     const at::Tensor& values = {}) const;
   at::Tensor attend_across(const at::Tensor& x, const BlockInput& input, const nn::Context& context) const;
-  at::Tensor feed_forward(const at::Tensor& x, const nn::Context& context, const at::Tensor& routed_by = {}) const;
+  at::Tensor feed_forward(const at::Tensor& x, const BlockInput& input, const nn::Context& context,
+                          const at::Tensor& routed_by = {}) const;
   at::Tensor peri_norm(const BlockInput& input, const nn::Context& context) const;
   at::Tensor post_norm(const BlockInput& input, const nn::Context& context) const;
 

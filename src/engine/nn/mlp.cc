@@ -37,7 +37,7 @@ class DenseMlp : public Mlp {
   }
 
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context,
-                        const at::Tensor& /*routed_by*/) const override {
+                        const at::Tensor& /*routed_by*/, const std::optional<at::Tensor>& /*valid*/) const override {
     if (gate_.defined()) {
       const std::vector<at::Tensor> both = linear_of_each(x, {{up_.w, up_.b}, {gate_.w, gate_.b}}, context);
       at::Tensor hidden = activate(both[1], activation_, context) * both[0];
@@ -123,12 +123,19 @@ class ExpertMlp : public Mlp {
     }
   }
 
-  at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context,
-                        const at::Tensor& routed_by) const override {
+  at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context, const at::Tensor& routed_by,
+                        const std::optional<at::Tensor>& valid) const override {
     const at::Tensor rows = x.flatten(0, -2);
-    const Routing routed = route(routed_by.defined() ? routed_by.flatten(0, -2) : rows, context);
+    const RoutingOptions routing = with_padding({.n_heads = 1,
+                                                 .n_experts = options_.n_experts,
+                                                 .top_k = options_.top_k,
+                                                 .gate = options_.gate,
+                                                 .expert_dropout = options_.expert_dropout,
+                                                 .zero_dropped = true},
+                                                valid);
+    const Routing routed = route(routed_by.defined() ? routed_by.flatten(0, -2) : rows, routing, context);
     if (context.losses != nullptr) {
-      add_loss(context, "entropy", entropy_loss(routed.score.squeeze(1)));
+      add_loss(context, "entropy", entropy_loss(routed.score.squeeze(1), routing.valid));
     }
     // Each routed expert becomes a slot: [N, 1, k] to [N, k, 1].
     const at::Tensor slot = routed.index.transpose(1, 2);
@@ -154,7 +161,7 @@ class ExpertMlp : public Mlp {
 
  private:
   at::Tensor shared(const at::Tensor& x, double hidden_dropout, const Context& context) const {
-    const at::Tensor y = (*shared_)(x, hidden_dropout, context, {});
+    const at::Tensor y = (*shared_)(x, hidden_dropout, context, {}, {});
     if (!shared_gate_.defined()) {
       return y;
     }
@@ -162,13 +169,7 @@ class ExpertMlp : public Mlp {
     return y * by_rows(score, context, [&](const auto& part) { return ops::sigmoid(part(score)); });
   }
 
-  Routing route(const at::Tensor& rows, const Context& context) const {
-    const RoutingOptions routing{.n_heads = 1,
-                                 .n_experts = options_.n_experts,
-                                 .top_k = options_.top_k,
-                                 .gate = options_.gate,
-                                 .expert_dropout = options_.expert_dropout,
-                                 .zero_dropped = true};
+  Routing route(const at::Tensor& rows, const RoutingOptions& routing, const Context& context) const {
     if (!b_select_.defined()) {
       return route_tokens(rows, select_, routing, context, "select");
     }

@@ -93,6 +93,18 @@ void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, CaseRes
   }
 }
 
+// Makes two losses of routed heads count padding, as those of the cases and of MoA's released code do.
+void count_padding(const Case& c, const nn::Recorder& recorder, std::map<std::string, at::Tensor>& losses) {
+  if (losses.contains("z") && recorder.values.contains("select.score")) {
+    losses["z"] = nn::z_loss(recorder.at("select.score").flatten(0, -2));
+  }
+  if (losses.contains("switch_slots") && recorder.values.contains("select.prob") && c.has("in.slot_index")) {
+    const at::Tensor slots = c.at("in.slot_index").flatten(0, -2).to(at::kLong);
+    losses["switch_slots"] =
+        nn::switch_loss(recorder.at("select.prob").flatten(0, -2), nn::slot_counts(slots, c.dim("B"), c.dim("E")));
+  }
+}
+
 // The routing of padded queries is undefined and not compared; their attention weights must be 0.
 void disregard_padded(const Case& c, const std::optional<at::Tensor>& valid, CaseResult& result) {
   const auto index = result.values.find("mid.select.index");
@@ -138,6 +150,7 @@ std::vector<CaseResult> run_router(const Case& c) {
     routing = routing.in_order_of(c.at("in.slot_index").reshape(routing.index.sizes()));
   }
   nn::add_routing_losses(routing, choice.valid, x.size(0), o.of<config::RoutedHeadOptions>(), context);
+  count_padding(c, recorder, losses);
   add_losses(c, std::move(losses), result);
   add_recorded(recorder, result);
   disregard_padded(c, choice.valid, result);
@@ -255,6 +268,7 @@ std::vector<CaseResult> run_attention(const Case& c, const nn::Context& given) {
   nn::Recorder recorder = recorder_of(c, given.implementation);
   context.observer = &recorder;
   result.values["out"] = attention(input, context);
+  count_padding(c, recorder, losses);
   add_losses(c, std::move(losses), result);
   add_recorded(recorder, result);
   disregard_padded(c, input.valid_queries, result);

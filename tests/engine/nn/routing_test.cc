@@ -1,5 +1,6 @@
 // Routed and gated heads, and the losses that balance a router.
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 
@@ -33,6 +34,25 @@ TEST(RoutingLosses, MatchTheirDefinitions) {
   EXPECT_NEAR(entropy_loss(even).item<double>(), -std::log(4.0), 1e-14);
   // Only padding: 0 instead of NaN.
   EXPECT_EQ(switch_loss(at::zeros({2, 2}, at::kDouble), at::zeros({2}, at::kLong)).item<double>(), 0.0);
+  const at::Tensor none = at::zeros({2}, at::kBool);
+  EXPECT_EQ(z_loss(even, none).item<double>(), 0.0);
+  EXPECT_EQ(entropy_loss(even, none).item<double>(), 0.0);
+  // The first of two tokens counts.
+  const at::Tensor score = at::tensor({1.0, 2.0, 7.0, 3.0}, at::kDouble).view({2, 2}).requires_grad_(true);
+  const at::Tensor first = at::tensor({1, 0}).ne(0);
+  EXPECT_NEAR(z_loss(score, first).item<double>(), z_loss(score.narrow(0, 0, 1)).item<double>(), 1e-14);
+  EXPECT_NEAR(entropy_loss(score, first).item<double>(), entropy_loss(score.narrow(0, 0, 1)).item<double>(), 1e-14);
+  for (const auto& loss : {z_loss, entropy_loss}) {
+    for (const at::Tensor& valid : {first, none}) {
+      const at::Tensor gradient = torch::autograd::grad({loss(score, valid)}, {score})[0];
+      EXPECT_TRUE(gradient.isfinite().all().item<bool>());
+      EXPECT_EQ(gradient[1].abs().max().item<double>(), 0.0);
+    }
+  }
+  // The third token is padding: slot 0 has experts {1} and {0}, slot 1 {0, 2} and {1}.
+  EXPECT_TRUE(at::equal(slot_counts(at::tensor({1, 0, 1, 2, 2, 1, 0, 1}, at::kLong).view({4, 2}), 2, 3,
+                                    at::tensor({1, 1, 0, 1}).ne(0)),
+                        at::tensor({2.0, 3.0, 0.0}, at::kDouble)));
 }
 
 Layer random_layer(const AttentionOptions& o) {

@@ -42,7 +42,7 @@ std::vector<std::int64_t> chosen(const at::Tensor& score, const at::Tensor& vali
     return !valid[i].item<bool>() ? -1e9 : own.include_first && i == 0 ? 1e9 : score[i].item<double>();
   };
   std::sort(tokens.begin(), tokens.end(), [&](auto i, auto j) { return rank(i) > rank(j); });
-  tokens.resize(static_cast<std::size_t>(std::max<std::int64_t>(2, kTokens / own.sparsity)));
+  tokens.resize(static_cast<std::size_t>(std::max<std::int64_t>(2, valid.sum().item<std::int64_t>() / own.sparsity)));
   std::erase_if(tokens, [&](std::int64_t i) { return !valid[i].item<bool>(); });
   return tokens;
 }
@@ -110,6 +110,21 @@ TEST(SparseHeads, MatchTheirEquation) {
             << own.sparsity << (causal ? ", causal" : "") << (padded ? ", padded" : "");
       }
     }
+  }
+}
+
+// A row selects as many tokens as without its padding.
+TEST(SparseHeads, DoNotDependOnThePaddedWidth) {
+  const at::NoGradGuard no_grad;
+  const Layer layer = layer_of(options_of({.sparsity = 3}), /*causal=*/false);
+  at::manual_seed(3);
+  const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble);
+  for (const std::int64_t n : {1, 2, 5, 7}) {
+    at::Tensor valid = at::ones({2, kTokens}, at::kBool);
+    valid[0].slice(0, n).fill_(false);
+    const at::Tensor padded = layer.attention({.x = x, .valid_keys = valid}, {}),
+                     alone = layer.attention({.x = x.narrow(0, 0, 1).narrow(1, 0, n)}, {});
+    EXPECT_LE(relative_error(padded[0].narrow(0, 0, n), alone[0]), 1e-12) << n << " tokens";
   }
 }
 

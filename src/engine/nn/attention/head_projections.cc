@@ -40,7 +40,7 @@ class HeadProjections : public Projection {
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads;
     const bool reads_source = input.source.defined();
-    const std::optional<Routing> on_source = reads_source ? route_source(input.source, context) : std::nullopt;
+    const std::optional<Routing> on_source = reads_source ? route_source(input, context) : std::nullopt;
     if (input.x.defined()) {
       heads.query_routing = route_queries(input, on_source, context);
     }
@@ -179,23 +179,25 @@ class HeadProjections : public Projection {
     return ops::transposed(ops::reshaped(y, {y.sym_size(0), y.sym_size(1), y.sym_size(2) / m.width, m.width}), 1, 2);
   }
 
-  Routing route(const at::Tensor& x, const at::Tensor& w, const Context& context, const std::string& name) const {
-    Routing routing = route_tokens(ops::reshaped(x, {-1, d_model_}), w, routing_, context, name);
+  Routing route(const at::Tensor& x, const std::optional<at::Tensor>& valid, const at::Tensor& w,
+                const Context& context, const std::string& name) const {
+    const RoutingOptions options = with_padding(routing_, valid);
+    Routing routing = route_tokens(ops::reshaped(x, {-1, d_model_}), w, options, context, name);
     if (has_loss_ && context.losses != nullptr) {
       std::vector<at::Tensor> of_heads;
       for (std::int64_t h = 0; h < routing_.n_heads; ++h) {
-        of_heads.push_back(entropy_loss(routing.score.select(1, h)));
+        of_heads.push_back(entropy_loss(routing.score.select(1, h), options.valid));
       }
       add_loss(context, "routing_entropy", at::stack(of_heads).mean());
     }
     return routing;
   }
 
-  std::optional<Routing> route_source(const at::Tensor& source, const Context& context) const {
+  std::optional<Routing> route_source(const ProjectionInput& input, const Context& context) const {
     if (!routes_source()) {
       return std::nullopt;
     }
-    return route(source, shared_selection_ ? select_out_ : select_in_, context, "select_in");
+    return route(input.source, input.valid_keys, shared_selection_ ? select_out_ : select_in_, context, "select_in");
   }
 
   std::optional<Routing> route_queries(const ProjectionInput& input, const std::optional<Routing>& on_source,
@@ -211,7 +213,7 @@ class HeadProjections : public Projection {
       same.weight = context.observe("select_out.weight", same.weight);
       return same;
     }
-    return route(input.x, select_out_, context, "select_out");
+    return route(input.x, input.valid_queries, select_out_, context, "select_out");
   }
 
   at::Tensor apply(const Matrix& m, std::int64_t copy, const at::Tensor& x, const std::optional<Routing>& routing,
@@ -263,7 +265,8 @@ class GatedHeads : public Projection {
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads = heads_.project(input, context);
     if (input.x.defined()) {
-      const Routing routed = route_tokens(input.x.flatten(0, 1), select_, routing_, context, "select");
+      const Routing routed =
+          route_tokens(input.x.flatten(0, 1), select_, with_padding(routing_, input.valid_queries), context, "select");
       const at::Tensor gate = at::zeros_like(routed.score).scatter(-1, routed.index, routed.weight);  // [B T, 1, H]
       const c10::SymInt b = input.x.sym_size(0), t = input.x.sym_size(1);
       heads.gate = to_compute(gate.flatten(1).unflatten_symint(0, {b, t}).transpose(1, 2).unsqueeze(3), context);

@@ -46,10 +46,7 @@ class QueryRouter {
     if (select_noise_.defined() && (context.training || input.router_noise)) {
       score = score + noise(input, score, context) * (at::softplus(wide.mm(select_noise_)) + kNoiseFloor);
     }
-    RoutingOptions options = options_;
-    if (input.valid_queries) {
-      options.valid = input.valid_queries->reshape({-1});
-    }
+    const RoutingOptions options = with_padding(options_, input.valid_queries);
     Routing routing = route_scores(score.view_symint({-1, n_groups_, options.n_experts}), options, context, "select");
     if (context.losses != nullptr) {
       const Routing by_slot = input.router_slots

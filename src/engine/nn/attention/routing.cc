@@ -106,6 +106,13 @@ RoutingOptions routing_options(const config::AttentionOptions& options, std::int
           .expert_dropout = o.expert_dropout};
 }
 
+RoutingOptions with_padding(RoutingOptions options, const std::optional<at::Tensor>& valid) {
+  if (valid) {
+    options.valid = valid->reshape({-1});
+  }
+  return options;
+}
+
 at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
   switch (gate) {
     case config::Gate::sigmoid:
@@ -175,11 +182,15 @@ at::Tensor switch_loss(const at::Tensor& prob, const at::Tensor& counts) {
   return (share * used).sum() * static_cast<double>(prob.sym_size(1).guard_int(__FILE__, __LINE__));
 }
 
-at::Tensor slot_counts(const at::Tensor& index, const c10::SymInt& batch, std::int64_t n_experts) {
+at::Tensor slot_counts(const at::Tensor& index, const c10::SymInt& batch, std::int64_t n_experts,
+                       const std::optional<at::Tensor>& valid) {
   const std::int64_t k = index.sym_size(1).guard_int(__FILE__, __LINE__);
-  const at::Tensor by_sequence = index.view_symint({batch, -1, k}).transpose(1, 2);  // [B, k, T]
-  const at::Tensor hit =
-      at::zeros_symint({batch, k, n_experts}, index.options().dtype(at::kDouble)).scatter(2, by_sequence, 1.0);
+  // Padding counts for an expert beyond the last one, which is cut off.
+  const at::Tensor counted = valid ? index.masked_fill(valid->logical_not().unsqueeze(1), n_experts) : index;
+  const at::Tensor by_sequence = counted.view_symint({batch, -1, k}).transpose(1, 2);  // [B, k, T]
+  const at::Tensor hit = at::zeros_symint({batch, k, n_experts + 1}, index.options().dtype(at::kDouble))
+                             .scatter(2, by_sequence, 1.0)
+                             .narrow(2, 0, n_experts);
   return at::constant_pad_nd(hit.sum(at::IntArrayRef{0, 2}), {0, n_experts - k});
 }
 
@@ -191,13 +202,21 @@ at::Tensor cv_loss(const at::Tensor& weights) {
   return share.var() / (share.mean().square() + 1e-10);
 }
 
-at::Tensor z_loss(const at::Tensor& score) {
-  return score.logsumexp(at::IntArrayRef{-1}).square().mean();
+at::Tensor z_loss(const at::Tensor& score, const std::optional<at::Tensor>& valid) {
+  const at::Tensor of_tokens = score.logsumexp(at::IntArrayRef{-1}).square();
+  return valid ? of_tokens.masked_fill(valid->logical_not(), 0.0).sum() / valid->sum().clamp_min(1) : of_tokens.mean();
 }
 
-at::Tensor entropy_loss(const at::Tensor& score) {
-  const at::Tensor rows = at::scalar_tensor(at::Scalar(score.sym_size(0)), score.options().dtype(at::kDouble));
-  const at::Tensor log_mean = score.log_softmax(-1).logsumexp(at::IntArrayRef{0}) - rows.log().to(score.scalar_type());
+at::Tensor entropy_loss(const at::Tensor& score, const std::optional<at::Tensor>& valid) {
+  at::Tensor log_p = score.log_softmax(-1), tokens;
+  if (valid) {
+    log_p = log_p.masked_fill(valid->logical_not().unsqueeze(1), -std::numeric_limits<double>::infinity());
+    tokens = valid->sum().to(at::kDouble);
+  } else {
+    tokens = at::scalar_tensor(at::Scalar(score.sym_size(0)), score.options().dtype(at::kDouble));
+  }
+  const at::Tensor log_mean =
+      (log_p.logsumexp(at::IntArrayRef{0}) - tokens.log().to(score.scalar_type())).masked_fill(tokens.eq(0.0), 0.0);
   return (log_mean.exp() * log_mean).sum();
 }
 
@@ -223,24 +242,24 @@ struct Router {
   at::Tensor counts;  // [E]
 };
 
-void add_losses_of(const Router& router, const c10::SymInt& batch, const config::RoutedHeadOptions& options,
-                   const Context& context) {
+void add_losses_of(const Router& router, const std::optional<at::Tensor>& valid, const c10::SymInt& batch,
+                   const config::RoutedHeadOptions& options, const Context& context) {
   const at::Tensor score = router.routing.score.squeeze(1), index = router.routing.index.squeeze(1);
   const std::int64_t n = score.sym_size(1).guard_int(__FILE__, __LINE__);
   if (options.switch_coefficient > 0.0) {
     add_loss(context, "switch", switch_loss(router.prob, router.counts));
   }
   if (options.switch_slots_coefficient > 0.0) {
-    add_loss(context, "switch_slots", switch_loss(router.prob, slot_counts(index, batch, n)));
+    add_loss(context, "switch_slots", switch_loss(router.prob, slot_counts(index, batch, n, valid)));
   }
   if (options.cv_coefficient > 0.0) {
     add_loss(context, "cv", cv_loss(scatter_to_experts(index, router.routing.weight.squeeze(1), n)));
   }
   if (options.z_coefficient > 0.0) {
-    add_loss(context, "z", z_loss(score));
+    add_loss(context, "z", z_loss(score, valid));
   }
   if (options.entropy_coefficient > 0.0) {
-    add_loss(context, "routing_entropy", entropy_loss(score));
+    add_loss(context, "routing_entropy", entropy_loss(score, valid));
   }
 }
 
@@ -256,7 +275,7 @@ void add_routing_losses(const Routing& routing, const std::optional<at::Tensor>&
   probs = context.observe("select.prob", probs.squeeze(1)).view_as(routing.score);
   if (n_routers == 1) {
     const at::Tensor counts = context.observe("select.count", tokens_per_expert(routing, valid));
-    add_losses_of({routing, probs.squeeze(1), counts}, batch, options, context);
+    add_losses_of({routing, probs.squeeze(1), counts}, valid, batch, options, context);
     return;
   }
   std::vector<at::Tensor> per_router;
@@ -266,7 +285,7 @@ void add_routing_losses(const Routing& routing, const std::optional<at::Tensor>&
   const at::Tensor counts = context.observe("select.count", at::stack(per_router).squeeze(0)).view({n_routers, -1});
   for (std::int64_t h = 0; h < n_routers; ++h) {
     const Router router{routing.of_head(h), probs.select(1, h), counts.select(0, h)};
-    add_losses_of(router, batch, options, context);
+    add_losses_of(router, valid, batch, options, context);
   }
 }
 

@@ -52,10 +52,7 @@ class SharedAndRouted : public Projection {
   // Returns [B, T, H].
   at::Tensor gates(const ProjectionInput& input, const Context& context) const {
     const c10::SymInt b = input.x.sym_size(0), t = input.x.sym_size(1);
-    RoutingOptions options = routing_;
-    if (input.valid_queries) {
-      options.valid = input.valid_queries->reshape({-1});
-    }
+    const RoutingOptions options = with_padding(routing_, input.valid_queries);
     const Routing routed = route_tokens(input.x.flatten(0, 1), select_, options, context, "select");
     if (context.losses != nullptr) {
       add_routing_losses(routed, options.valid, b, losses_, context);

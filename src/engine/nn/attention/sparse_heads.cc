@@ -1,4 +1,5 @@
-// Mixture of sparse attention (MoSA; Piekos et al. 2025): each head selects k = max(2, T / sparsity) of the T tokens.
+// Mixture of sparse attention (MoSA; Piekos et al. 2025): each head selects k = max(2, T / sparsity) of the T tokens,
+// padding not counted.
 // With z_i^h = sigmoid(x_i w_select^h) and I_h the k tokens of the largest z^h,
 //   o_i^h = z_i^h sum_{j in I_h} p_ij v_j for i in I_h, else 0,  p the softmax over the visible j in I_h
 // The selection is not differentiable. Heads that attend to all tokens may follow. All queries and keys are computed; a
@@ -56,14 +57,24 @@ class SparseHeads : public Projection {
     if (input.valid_keys) {
       rank = rank.masked_fill(input.valid_keys->logical_not().unsqueeze(1), -std::numeric_limits<double>::infinity());
     }
-    const at::Tensor index = std::get<1>(rank.topk(k, -1));
+    // In descending order of rank. topk() would order equal tokens differently for other widths.
+    const at::Tensor index = std::get<1>(rank.sort(/*stable=*/true, -1, /*descending=*/true)).narrow(2, 0, k);
     context.show("chosen", [&] { return std::get<0>(index.sort(-1)); });
-    const at::Tensor removed = at::ones_like(score, at::kBool).scatter(2, index, false);  // [B, N, T]
+    at::Tensor removed = at::ones_like(score, at::kBool).scatter(2, index, false);  // [B, N, T]
+    if (input.valid_keys) {
+      const at::Tensor beyond = at::arange(k, index.options()).ge(chosen_of_rows(*input.valid_keys).unsqueeze(1));
+      removed = removed.scatter(2, index, beyond.unsqueeze(1).expand_as(index));
+    }
     heads.gate = to_compute(score.sigmoid().masked_fill(removed, 0.0).unsqueeze(3), context);
     heads.key_bias = at::zeros_like(score)
                          .detach()
                          .masked_fill(removed, score.scalar_type() == at::kHalf ? kRemovedInFloat16 : kRemoved)
                          .unsqueeze(2);
+  }
+
+  // Returns k of each row, [B].
+  at::Tensor chosen_of_rows(const at::Tensor& valid) const {
+    return at::floor_divide(valid.sum(1), options_.sparsity).clamp_min(2);
   }
 
   config::SparseHeadOptions options_;
