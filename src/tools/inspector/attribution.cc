@@ -286,7 +286,8 @@ at::Tensor sizes(const Attribution& a, const at::Tensor& readout, std::int64_t b
 namespace {
 
 // Applies one term to the pair values [H, count, S] of queries begin .. begin + count.
-at::Tensor apply_term(const at::Tensor& map, const at::Tensor& pairs, std::int64_t begin) {
+at::Tensor apply_term(const at::Tensor& term, const at::Tensor& pairs, std::int64_t begin) {
+  const at::Tensor map = term.to(pairs.scalar_type());
   if (map.dim() == 2) {
     return map.t().matmul(pairs.flatten(1)).view_as(pairs);
   }

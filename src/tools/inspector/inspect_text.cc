@@ -68,6 +68,12 @@ class LayerObserver : public nn::Observer {
   std::int64_t layer_ = 0;
 };
 
+// Returns an upper bound for the difference of a logit and the sum of its contributions, relative to the sum of their
+// absolute values.
+double rounding_error(at::ScalarType compute_type) {
+  return compute_type == at::kBFloat16 ? 0x1p-4 : 0x1p-16;
+}
+
 class Inspector {
  public:
   Inspector(const models::Model& model, const at::Tensor& ids, const InspectLimits& limits)
@@ -98,7 +104,7 @@ class Inspector {
       if (context.observer != nullptr) {
         add_changes(changes_of_predictions(*language, ids_, context, kLikeliest));
       }
-      add_logits(observer);
+      add_logits(observer, context.compute_dtype.value_or(at::kFloat));
     } else {
       models::Batch batch;
       batch.tensors["tokens"] = ids_.unsqueeze(0);
@@ -225,12 +231,12 @@ class Inspector {
   }
 
   // Adds "logits" and "logit_experts.l" as inspector.h describes them.
-  void add_logits(const LayerObserver& observer) {
+  void add_logits(const LayerObserver& observer, at::ScalarType compute_type) {
     if (!predictions_.linear) {
       return;
     }
     std::string bytes;
-    double worst = 0.0;
+    double worst = 0.0, largest = 0.0;
     for (std::size_t target = 0; target < Predictions::kTargets; ++target) {
       const at::Tensor& direction = predictions_.direction[target];
       const auto along = [&](const at::Tensor& added) { return (added.to(at::kFloat) * direction).sum(-1, true); };
@@ -242,11 +248,18 @@ class Inspector {
       }
       const at::Tensor table = at::cat(columns, 1);
       const at::Tensor sum = table.slice(1, 1).sum(1);
+      largest = std::max(largest, table.slice(1, 1).abs().sum(1).max().item<double>());
       worst = std::max(worst, (sum - table.select(1, 0)).abs().max().item<double>());
       bytes += bytes_of(table, at::kFloat);
     }
     pack("logits", bytes);
     result_.about["logit_error"] = worst;
+    if (!(worst <= rounding_error(compute_type) * largest)) {
+      log_warning(
+          "inspect: the contributions add up to logits that differ from the model's by {:.2g}, more than rounding "
+          "explains; do not trust this page, and report the model's config as a fault of Headroom",
+          worst);
+    }
     for (std::size_t layer = 0; layer < direct_.size(); ++layer) {
       const DirectLogits& one = direct_[layer][0];
       layers_[layer]["value_experts"] = one.value_experts.size(2);

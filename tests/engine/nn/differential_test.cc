@@ -36,6 +36,24 @@ Layer layer_of(const config::AttentionOptions& o, std::int64_t index = 0, at::Sc
   return Layer(o, {.d_model = kWidth, .layer = index, .context_length = kTokens}, type, /*noise=*/0.5);
 }
 
+// The bias of head h on the scores [B, T, T], which both of its matrices share.
+at::Tensor bias_of(const Layer& layer, const config::AttentionOptions& o, std::int64_t h, const at::Tensor& x) {
+  at::Tensor log_forget = at::zeros({x.size(0), kTokens}, x.options());  // of each token
+  if (o.position == "alibi") {
+    const double exponents[kHeads] = {2, 4, 6, 8, 1, 3};  // four heads, then every second of eight
+    log_forget = log_forget - std::exp2(-exponents[h]);
+  } else if (o.position == "forgetting") {
+    log_forget = at::log_sigmoid(x.matmul(layer.at("w_forget").select(1, h)) + layer.at("b_forget")[h]);
+  }
+  std::vector<at::Tensor> pairs;
+  for (std::int64_t i = 0; i < kTokens; ++i) {
+    for (std::int64_t j = 0; j < kTokens; ++j) {
+      pairs.push_back(j < i ? log_forget.narrow(1, j + 1, i - j).sum(1) : at::zeros({x.size(0)}, x.options()));
+    }
+  }
+  return at::stack(pairs, 1).view({-1, kTokens, kTokens});
+}
+
 // Head by head: two softmaxes, their difference, the norm.
 at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, std::int64_t index, const at::Tensor& x) {
   const bool first = o.of<config::DifferentialOptions>().differential_version == 1;
@@ -49,8 +67,9 @@ at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, st
       const at::Tensor q = x.matmul(layer.at("w_q").select(1, h).select(1, m));
       const at::Tensor w_k = layer.at("w_k").select(1, g), k = x.matmul(first ? w_k.select(1, m) : w_k);
       const at::Tensor hidden = at::ones({x.size(1), x.size(1)}, at::kBool).triu(1);
-      const at::Tensor weights =
-          (q.matmul(k.transpose(1, 2)) / std::sqrt(static_cast<double>(o.d_head))).masked_fill(hidden, -INFINITY);
+      const at::Tensor scores =
+          q.matmul(k.transpose(1, 2)) / std::sqrt(static_cast<double>(o.d_head)) + bias_of(layer, o, h, x);
+      const at::Tensor weights = scores.masked_fill(hidden, -INFINITY);
       sums[m] = weights.softmax(-1).matmul(x.matmul(layer.at("w_v").select(1, g)));
     }
     at::Tensor u;
@@ -80,8 +99,9 @@ std::vector<at::Tensor> with_gradients(const Layer& layer, const at::Tensor& x, 
 TEST(Differential, MatchesTheEquationWithAllGradients) {
   for (const std::int64_t version : {1, 2}) {
     for (const std::int64_t kv_heads : {1, 2, 3, 6}) {
-      for (const std::int64_t index : {0, 5}) {
-        const config::AttentionOptions o = options(version, kv_heads);
+      for (const auto& [index, position] : {std::pair(0, "none"), {5, "none"}, {0, "alibi"}, {0, "forgetting"}}) {
+        config::AttentionOptions o = options(version, kv_heads);
+        o.position = position;
         const Layer layer = layer_of(o, index);
         at::manual_seed(2);
         const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble).requires_grad_(true);
@@ -91,7 +111,8 @@ TEST(Differential, MatchesTheEquationWithAllGradients) {
           const auto got = with_gradients(layer, x, layer.attention({.x = x}, context));
           for (std::size_t i = 0; i < got.size(); ++i) {
             EXPECT_LE(relative_error(got[i], expected[i]), 1e-12)
-                << "version " << version << ", " << kv_heads << " kv heads, layer " << index << ", value " << i;
+                << "version " << version << ", " << kv_heads << " kv heads, layer " << index << ", position "
+                << position << ", value " << i;
           }
         }
       }
@@ -102,7 +123,7 @@ TEST(Differential, MatchesTheEquationWithAllGradients) {
 TEST(Differential, FusedEqualsTheReferenceWithSinksAndPositions) {
   for (const std::int64_t version : {1, 2}) {
     for (const std::int64_t kv_heads : {2, 6}) {
-      for (const char* position : {"none", "rope", "relative"}) {
+      for (const char* position : {"none", "rope", "relative", "alibi", "forgetting"}) {
         config::AttentionOptions o = options(version, kv_heads);
         o.of<config::DotOptions>().sink = true;
         o.of<config::PositionOptions>().position_bias = true;

@@ -49,7 +49,7 @@ struct AttributedLayer {
     }
   }
 
-  at::Tensor run(nn::Observer& observer) const {
+  at::Tensor run(nn::Observer* observer) const {
     const at::NoGradGuard no_grad;
     const at::Tensor all =
         at::randn({1, model.memory_length + model.context_length, model.d_model},
@@ -61,13 +61,13 @@ struct AttributedLayer {
       input.source_value = all.cos();
     }
     nn::Context context;
-    context.observer = &observer;
+    context.observer = observer;
     return attention(input, context)[0];
   }
 
   Attribution attributed() const {
     nn::Recorder recorder(attributed_values(model.attention));
-    run(recorder);
+    run(&recorder);
     return attribute(recorder.values, {.options = model.attention,
                                        .parameters = parameters,
                                        .scope = "",
@@ -153,8 +153,10 @@ TEST(Attribution, ContributionsSumToTheOutputForAllCombinations) {
   std::int64_t n = 0;
   for_each_combination([&](const std::string& name, const config::ModelOptions& m) {
     ++n;
-    const Attribution a = AttributedLayer(m).attributed();
+    const AttributedLayer layer(m);
+    const Attribution a = layer.attributed();
     EXPECT_LE(error_of_sum(a), 1e-12) << name;
+    EXPECT_LE(largest(a.out - layer.run(nullptr)), 1e-12) << name << ": the output that is not observed";
     const at::Tensor unit = unit_of(a), sum = sizes(a, readout(a, unit), 0, a.n_queries()).sum({0, 2, 3, 4});
     const at::Tensor expected = a.out.norm(2, {-1}) - (a.rest * unit).sum(-1);
     EXPECT_LE(largest(sum - expected), 1e-11 * largest(a.out)) << name;
@@ -202,7 +204,7 @@ TEST(Attribution, RemovingAPartRemovesItsContributions) {
     const at::Tensor unit = unit_of(a), all = sizes(a, readout(a, unit), 0, a.n_queries());
     const auto expect_lacking = [&](SwitchOff off, const at::Tensor& size, const std::string& what,
                                     std::int64_t but = -1) {
-      const at::Tensor lacks = ((a.out - layer.run(off)) * unit).sum(-1);
+      const at::Tensor lacks = ((a.out - layer.run(&off)) * unit).sum(-1);
       if (but >= 0) {
         lacks[but] = size[but];
       }
@@ -240,7 +242,7 @@ TEST(Attribution, TermsBeforeTheSoftmaxAreThoseOfTheComposedScores) {
   m.attention.of<config::CompositionOptions>().compose_static = true;
   const AttributedLayer layer(m);
   nn::Recorder recorder({"scores", "scores_composed", "probs"});
-  layer.run(recorder);
+  layer.run(&recorder);
   const Attribution a = layer.attributed();
   const std::int64_t t = a.n_queries();
   const Decomposition scores = decompose_scores(a, 0, t);
@@ -261,7 +263,7 @@ TEST(Attribution, TermsBeforeTheSoftmaxAreThoseOfTheComposedScores) {
 TEST(Attribution, AMissingValueIsNamed) {
   const AttributedLayer layer(testing::small_model());
   nn::Recorder recorder({"out", "probs"});
-  layer.run(recorder);
+  layer.run(&recorder);
   try {
     attribute(recorder.values, {.options = layer.model.attention, .parameters = layer.parameters, .scope = ""});
     FAIL();

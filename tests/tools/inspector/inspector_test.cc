@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 
+#include "engine/nn/combinations.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
@@ -282,6 +284,54 @@ TEST(Inspector, ContributionsAndLogitsMatchTheModel) {
       EXPECT_LE(text.about["logit_error"].get<double>(), 1e-4);
     }
   }
+}
+
+// Contributions sum to the logits of models drawn from all parts. In neither precision does rounding cause a warning.
+TEST(Inspector, ContributionsSumToTheLogitsOfDrawnModels) {
+  const at::NoGradGuard no_grad;
+  std::mt19937_64 random(1);
+  const std::vector<testing::Choice> axes[] = {testing::projections(), testing::scores(),       testing::compositions(),
+                                               testing::positions(),   testing::output_gates(), testing::masks()};
+  for (int drawn = 0; drawn < 200;) {
+    config::ModelOptions options = testing::small_model();
+    std::string name;
+    for (const std::vector<testing::Choice>& axis : axes) {
+      const testing::Choice& choice = axis[random() % axis.size()];
+      choice.set(options);
+      name += choice.name + ", ";
+    }
+    options.n_layers = 2;
+    if (options.kind != config::ModelKind::language_model || !testing::refusal(options).empty()) {
+      continue;
+    }
+    ++drawn;
+    const models::LanguageModel model(options, 5);
+    for (const bool half : {false, true}) {
+      nn::Context context;
+      if (half) {
+        context.compute_dtype = at::kBFloat16;
+      }
+      ::testing::internal::CaptureStderr();
+      const Inspection text = inspect_text(model, {1, 7, 2, 10, 4}, context, {.show_progress = false});
+      EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << name << (half ? "bfloat16" : "");
+      EXPECT_LE(text.about["logit_error"].get<double>(), half ? INFINITY : 5e-6) << name;
+    }
+  }
+}
+
+// An observer that changes what follows the recorded values makes the contributions wrong.
+TEST(Inspector, WarnsIfContributionsDoNotSumToTheLogits) {
+  const at::NoGradGuard no_grad;
+  struct : nn::Observer {
+    bool wants(std::string_view name) const override { return name == "layer1.out"; }
+    at::Tensor observe(std::string_view, at::Tensor value) override { return value * 1.01; }
+  } change;
+  nn::Context context;
+  context.observer = &change;
+  const models::LanguageModel model(analyse::small::two_layers(40, 24), 5);
+  ::testing::internal::CaptureStderr();
+  inspect_text(model, inspected_ids(), context, {.show_progress = false});
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("more than rounding explains"), std::string::npos);
 }
 
 // A classifier: bidirectional maps, contributions, and class probabilities instead of predictions.

@@ -83,8 +83,10 @@ at::Tensor attention_with_difference(const AttentionInputs& in, Implementation i
     all.q_position = by_key(*in.q_position, 1, groups);
     all.r = by_key(*in.r, 0, groups);
   }
-  if (all.bias) {
-    all.bias = by_key(*all.bias, 1, groups);
+  for (std::optional<at::Tensor>* term : {&all.bias, &all.query_bias, &all.key_bias}) {
+    if (*term) {
+      *term = by_key(**term, 1, groups);
+    }
   }
   if (all.sink) {
     all.sink = by_key(*all.sink, 0, groups);
