@@ -267,6 +267,10 @@ TEST(Initialisation, ComposedLayers) {
   o.composition = "static";
   const double fixed = 0.1 / std::sqrt(static_cast<double>(kHeads));
   expect_layer(o, projections(truncated) + Starts{{"pre.wb", normal(fixed)}, {"post.wb", normal(fixed)}}, "static map");
+  o.of<config::CompositionOptions>().compose_skip = false;
+  const auto alone = normal(glorot(kHeads, kHeads));
+  expect_layer(o, projections(truncated) + Starts{{"pre.wb", alone}, {"post.wb", alone}}, "static map without skip");
+  o.of<config::CompositionOptions>().compose_skip = true;
 
   o.composition = "dynamic";
   auto& composed = o.of<config::CompositionOptions>();

@@ -76,8 +76,9 @@ class HeadMaps : public Composition {
     Stage stage{.place = place, .fixed = {}, .query = {}, .key = {}};
     const std::int64_t groups = options_.compose_groups, m = n_heads_ / groups;
     if (!dynamic || options_.compose_static) {
-      stage.fixed =
-          build.random("wb", {groups, m, m}, Distribution::normal(0.1 / std::sqrt(static_cast<double>(n_heads_))));
+      // Without a skip connection the map is the only path of the scores, which Xavier's spread does not shrink.
+      const double spread = options_.compose_skip ? 0.1 / std::sqrt(static_cast<double>(n_heads_)) : glorot(m, m);
+      stage.fixed = build.random("wb", {groups, m, m}, Distribution::normal(spread));
     }
     if (dynamic) {
       stage.query = make_side("query", d_model, build.in("q"));
