@@ -93,10 +93,12 @@ class WordPattern::Parser {
     do {
       std::vector<int> open = {static_cast<int>(group)};  // nodes whose `next` is the next one of the sequence
       bool first = true;
-      std::size_t loops = 0;
+      if (group == 0) {
+        loops_ = groups_ = 0;
+      }
       while (at_ < text_.size() && text_[at_] != '|' && text_[at_] != ')') {
         std::vector<int> last;
-        const int node = read_item(last, loops);
+        const int node = read_item(last);
         if (first) {
           nodes_[group].choices.push_back(node);
         } else {
@@ -123,7 +125,7 @@ class WordPattern::Parser {
   }
 
   // Returns the first node of an item. Appends the nodes whose `next` follows it to `last`.
-  int read_item(std::vector<int>& last, std::size_t& loops) {
+  int read_item(std::vector<int>& last) {
     if (take("(?!") || take("(?=")) {
       const bool negative = text_[at_ - 1] == '!';
       const int node = add({.kind = negative ? Kind::not_followed : Kind::followed, .set = read_set()});
@@ -138,6 +140,9 @@ class WordPattern::Parser {
       return last.back();
     }
     if (take("(")) {
+      if (++groups_ > 1) {
+        refuse("a second group");
+      }
       const bool before = folds_;
       folds_ = take("?i:") || folds_;
       take("?:");
@@ -157,9 +162,9 @@ class WordPattern::Parser {
     }
     Node node{.set = read_set()};
     read_repetition(node);
-    loops += node.max == kUnlimited ? 1 : 0;
-    if (loops > 2) {
-      refuse("more than two repetitions without a limit");  // matching would take cubic time
+    loops_ += node.max == kUnlimited ? 1 : 0;
+    if (loops_ > 2) {
+      refuse("more than two repetitions without a limit");
     }
     last.push_back(add(std::move(node)));
     return last.back();
@@ -313,7 +318,8 @@ class WordPattern::Parser {
   std::vector<Node>& nodes_;
   std::string_view text_, place_;
   std::size_t at_ = 0;
-  bool folds_ = false;  // inside (?i:
+  bool folds_ = false;                  // inside (?i:
+  std::size_t loops_ = 0, groups_ = 0;  // of an alternative of the pattern; limited, because matching tries all ways
 };
 
 WordPattern::WordPattern(std::string_view pattern, std::string_view place) {
