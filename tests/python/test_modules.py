@@ -25,6 +25,7 @@ LAYERS = {
     "differential 1": lambda: ht.Attention(d_model=D, n_heads=4, d_head=8, n_kv_heads=2, composition="differential",
                                            differential_version=1, layer=3),
     "mgk": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, score="gaussian_mixture"),
+    "linear": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, score="linear", keys="single", position="none"),
     "mlk": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, score="linear", keys="own"),
     "gated delta": lambda: ht.Attention(d_model=D, n_heads=4, d_head=8, score="gated_delta", position="none",
                                         delta_key_heads=2, delta_d_value=6),

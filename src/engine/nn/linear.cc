@@ -121,6 +121,10 @@ at::Tensor drop(const at::Tensor& x, double p, bool relu, const Context& context
 
 }  // namespace
 
+at::Tensor with_dense_gradient(const at::Tensor& t) {
+  return ops::has_values(t) ? t : t.flatten().view_symint(t.sym_sizes());
+}
+
 at::Tensor dropout(const at::Tensor& x, double p, const Context& context, std::string_view use) {
   return context.training && p > 0.0 ? drop(x, p, /*relu=*/false, context, use) : x;
 }

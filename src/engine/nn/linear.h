@@ -72,6 +72,10 @@ std::vector<at::Tensor> linear_of_each(const at::Tensor& x, const std::vector<We
 at::Tensor activate(const at::Tensor& x, config::Activation activation);
 at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context);
 
+// When traced, returns `t` such that its gradient is contiguous: the meta functions of elu_backward and
+// softplus_backward return the strides of t, but the kernels those of the gradient.
+at::Tensor with_dense_gradient(const at::Tensor& t);
+
 // Applies dropout with probability p in training. The mask is a function of context.random and `use`, a name that is
 // unique within the scope (see random.h). The leading axis of x must be the batch's rows.
 at::Tensor dropout(const at::Tensor& x, double p, const Context& context, std::string_view use);

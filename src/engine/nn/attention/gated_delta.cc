@@ -9,7 +9,6 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
-#include "engine/ops/shapes.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
@@ -100,12 +99,6 @@ class GatedDeltaScore : public Score {
   static constexpr std::size_t kStateTensors = 4;  // the last inputs of the convolutions of q, k and v; S
 
   static at::Tensor wide(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat); }
-
-  // When traced, returns `t` such that its gradient is contiguous: the meta function of softplus_backward returns the
-  // strides of t, but the kernel those of the gradient.
-  static at::Tensor with_dense_gradient(const at::Tensor& t) {
-    return ops::has_values(t) ? t : t.flatten().view_symint(t.sym_sizes());
-  }
 
   // Sets padding tokens to 0.
   static at::Tensor masked(const at::Tensor& t, const ScoreTokens& tokens, std::int64_t token_axis) {

@@ -4,6 +4,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
+#include "engine/ops/shapes.h"
 #include "gaussian_mixture.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
@@ -48,8 +49,10 @@ class LinearScore : public Score {
 
  private:
   at::Tensor feature(const at::Tensor& x) const {
-    const at::Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
-    const at::Tensor positive = ops::elementwise(wide, [](const at::Tensor& some) { return at::elu(some); }) + 1.0;
+    at::Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+    wide = ops::has_values(wide) ? wide : wide.contiguous();  // as with_dense_gradient()
+    const at::Tensor positive =
+        with_dense_gradient(ops::elementwise(wide, [](const at::Tensor& some) { return at::elu(some); })) + 1.0;
     return options_.feature_map == config::FeatureMap::elu_plus_one_l1 ? positive / positive.sum(-1, /*keepdim=*/true)
                                                                        : positive;
   }
