@@ -87,8 +87,11 @@ class CompositionAnalysis : public Analysis {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       const at::Tensor all = term_sizes(runner, s, found).mean(0), shares = all / all.sum();
       const auto most = shares.narrow(0, 1, 4).argmax().item<std::int64_t>() + 1;
-      summary += fmt::format("{}{}: the largest dynamic term is {}, {:.1f}% of the total", summary.empty() ? "" : "; ",
-                             stages_[s], kTerms[static_cast<std::size_t>(most)], 100.0 * shares[most].item<double>());
+      const double share = shares[most].item<double>();
+      summary += fmt::format("{}{}: ", summary.empty() ? "" : "; ", stages_[s]) +
+                 (share > 0.0 ? fmt::format("the largest dynamic term is {}, {:.1f}% of the total",
+                                            kTerms[static_cast<std::size_t>(most)], 100.0 * share)
+                              : "the map is the same for all tokens");
     }
     for (const AttentionLayer& layer : runner.attention_layers()) {
       draw_example(runner, layer, found);
@@ -189,6 +192,9 @@ class CompositionAnalysis : public Analysis {
     }
     const at::Tensor all = at::stack(rows);
     found.tensors["mean_size." + stages_[stage]] = all;
+    if (!all.narrow(1, 1, 4).any().item<bool>()) {  // a static map has one term
+      return all;
+    }
     // Normalised per layer, so that layers with small scores remain visible.
     const at::Tensor shares = all / all.sum(1, /*keepdim=*/true).clamp_min(1e-30);
     found.figures.push_back(

@@ -1,5 +1,6 @@
 // The texts that analyses run a model on: a stream of tokens, or separate examples.
 #include <algorithm>
+#include <numeric>
 
 #include "data/text/documents.h"
 #include "data/text/text.h"
@@ -38,9 +39,11 @@ class TokenStream : public InputText {
   std::int64_t tokens() const override { return size_; }
 
   InputBatch sample(std::int64_t i, models::Memory& memory) const override {
-    if (i > 0 && runner_.options().memory_length > 0) {
-      nn::Recorder nothing({});
-      runner_.forward(rows({{i - 1}}, chunk_), memory, nothing);
+    // Through each layer, a token depends on memory_length more tokens before its chunk.
+    const std::int64_t reach = runner_.options().n_layers * runner_.options().memory_length;
+    nn::Recorder nothing({});
+    for (std::int64_t before = std::max<std::int64_t>(0, i - ceil_div(reach, chunk_)); before < i; ++before) {
+      runner_.forward(rows({{before}}, chunk_), memory, nothing);
     }
     InputBatch input = rows({{i}}, std::min({chunk_, kMaxSampleTokens, size_ - i * chunk_}));
     input.sample = true;
@@ -48,22 +51,19 @@ class TokenStream : public InputText {
     return input;
   }
 
-  // Each row of a batch reads a contiguous part of the stream; the remainder is read one chunk at a time.
+  // Models with memory read one chunk at a time, because each chunk needs the memory of the one before.
   void for_each_batch(const UseBatch& use) const override {
     const std::int64_t whole = size_ / chunk_;
-    const std::int64_t n_rows = std::clamp<std::int64_t>(std::min(whole, kBatchTokens / chunk_), 1, kBatchRows);
-    const std::int64_t per_row = whole / n_rows;
+    const std::int64_t most =
+        runner_.options().memory_length > 0 ? 1 : std::clamp<std::int64_t>(kBatchTokens / chunk_, 1, kBatchRows);
     models::Memory memory;
-    for (std::int64_t step = 0; step < per_row; ++step) {
-      std::vector<std::int64_t> chunks;
-      for (std::int64_t row = 0; row < n_rows; ++row) {
-        chunks.push_back(row * per_row + step);
-      }
+    for (std::int64_t at = 0; at < whole; at += most) {
+      std::vector<std::int64_t> chunks(static_cast<std::size_t>(std::min(most, whole - at)));
+      std::iota(chunks.begin(), chunks.end(), at);
       use(rows(chunks, chunk_), memory);
     }
-    memory.reset();
-    for (std::int64_t at = n_rows * per_row; at * chunk_ < size_; ++at) {
-      use(rows({{at}}, std::min(chunk_, size_ - at * chunk_)), memory);
+    if (whole * chunk_ < size_) {
+      use(rows({{whole}}, size_ - whole * chunk_), memory);
     }
   }
 

@@ -100,6 +100,10 @@ TEST(Composition, AStaticMapHasNoOtherTerms) {
   for (const std::string term : {"query_low_rank", "query_gate", "key_low_rank", "key_gate"}) {
     EXPECT_EQ(sizes.at(term).get<double>(), 0.0) << term;
   }
+  EXPECT_EQ(composition.summary, "pre: the map is the same for all tokens; post: the map is the same for all tokens");
+  for (const Figure& figure : composition.figures) {
+    EXPECT_FALSE(figure.caption.starts_with("terms")) << figure.caption;
+  }
 }
 
 // The chosen key, and the low-rank term of the key as its factors give it.

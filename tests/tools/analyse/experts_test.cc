@@ -77,6 +77,32 @@ TEST(Experts, MemoryIsNotCountedTwice) {
   EXPECT_EQ(experts.tensors.at("layer1.attention.select_out.count").sum().item<std::int64_t>(), 60 * 2 * 2);
 }
 
+// Counts, and the memory of a sample, against those of chunks that are read one after the other. The last chunk is
+// shorter than the others.
+TEST(Experts, EveryChunkHasTheMemoryOfThoseBeforeIt) {
+  config::ModelOptions o = switching();
+  o.memory_length = 12;
+  const store::OpenedModel opened = small_model(o);
+  const ModelRunner runner(opened);
+  const std::string text = tiny::text(600 + 5);
+  const std::unique_ptr<InputText> samples = open_text(opened, {.text = text});
+  at::Tensor expected = at::zeros({4}, at::kLong);
+  models::Memory memory;
+  for (std::size_t begin = 0; begin < text.size(); begin += 12) {
+    models::Memory of_sample;
+    const InputBatch input = samples->sample(static_cast<std::int64_t>(begin / 12), of_sample);
+    for (std::size_t layer = 0; layer < memory.layers.size(); ++layer) {
+      EXPECT_TRUE(of_sample.layers.at(layer).allclose(memory.layers[layer], 1e-5, 1e-5)) << begin << " " << layer;
+    }
+    nn::Recorder recorder({"layer1.ffn.select.index"});
+    runner.forward(input, memory, recorder);
+    expected += at::bincount(recorder.at("layer1.ffn.select.index").reshape({-1}), {}, 4);
+  }
+  const Findings experts = found(opened, "experts", text);
+  EXPECT_TRUE(experts.tensors.at("layer1.ffn.select.count")[0].equal(expected))
+      << experts.tensors.at("layer1.ffn.select.count") << expected;
+}
+
 // Both texts of a pair go through one encoder and are counted.
 TEST(Experts, BothTextsOfAPairAreCounted) {
   config::ModelOptions o = small::small_options(config::ModelKind::classifier);
