@@ -126,5 +126,22 @@ TEST_F(RunTest, RefusesNonFiniteValuesWhicheverRankWrites) {
   EXPECT_EQ(silent.history().saved_step, std::nullopt);
 }
 
+// A norm divides values whose squares overflow by infinity, so that the loss is finite, that of a uniform guess.
+TEST_F(RunTest, ActivationsThatOverflowAreADivergence) {
+  config_.model.norm = config::Norm::rms;
+  config_.model.head_bias = false;
+  config_.train.learning_rate = 1e7;
+  config_.train.warmup_steps = 0;
+  train::Run wild = run();
+  Writer nobody;
+  std::string why;
+  try {
+    wild.finish(nobody);
+  } catch (const DivergedError& error) {
+    why = error.what();
+  }
+  EXPECT_HAS(why, "the activations overflow (");
+}
+
 }  // namespace run_test
 }  // namespace headroom::train

@@ -57,6 +57,23 @@ double bytes_kept_free(const models::Model& model) {
   return kOther + kCheckpoints * kStates * sizeof(float) * static_cast<double>(model.parameters().count());
 }
 
+// Finds activations whose squares overflow. A norm then divides by infinity and returns 0, so that the loss stays
+// finite, that of a model which ignores its input.
+class OverflowFinder : public nn::Observer {
+ public:
+  bool wants(std::string_view name) const override { return name.ends_with("embedding") || name.ends_with(".out"); }
+  at::Tensor observe(std::string_view name, at::Tensor value) override {
+    if (place_.empty() && !value.detach().to(at::kFloat).square().sum(-1).isfinite().all().item<bool>()) {
+      place_ = name;
+    }
+    return value;
+  }
+  const std::string& place() const { return place_; }  // of the first one found; empty: none
+
+ private:
+  std::string place_;
+};
+
 // Returns, by row of a batch, whether the row is in these ranges.
 std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector<MicroBatchRange>& ranges) {
   const std::int64_t rows = options.batch_size / options.accumulate;  // of a micro-batch
@@ -279,6 +296,8 @@ void Run::validate(std::int64_t most_predictions, Writer& writer) {
                                  .show_progress = writer.writes(),
                                  .group = &group_};
   options.context.usage = &usage;
+  OverflowFinder overflow;
+  options.context.observer = &overflow;
   const tasks::Evaluation evaluation = data_.validation->evaluate(*model_, options);
   if (!evaluation.complete) {
     stop_ = true;
@@ -287,6 +306,11 @@ void Run::validate(std::int64_t most_predictions, Writer& writer) {
   const tasks::Figures figures = task_.figures_of(evaluation.sums);
   if (const std::string why = plan_.diverged(figures); !why.empty()) {
     throw_diverged(why, state_.step);
+  }
+  for (const std::string& place : group_.gather(overflow.place())) {
+    if (!place.empty()) {
+      throw_diverged(fmt::format("the activations overflow ({})", place), state_.step);
+    }
   }
   // Before the validation is logged, so that a run killed in between validates again.
   if (plan_.keeps_as_best(figures, history_)) {
