@@ -217,24 +217,21 @@ def test_compare_is_shared(config, tmp_path):
         assert [seed["parameters_sha256"] for model in again["runs"] for seed in model["seeds"]] == figures[0]
 
 
-def test_the_same_comparison_started_twice_is_shared(config, tmp_path):
-    other = config.parent / "one_head.toml"
-    other.write_text(f'base = "{config}"\n[model.attention]\nn_heads = 1\n')
-    words = [train_runs.program(), "compare", str(config), str(other), "--seeds", "3", "--json", *SHARED,
-             *settings("train.steps=40"), "--out"]
-    started = [subprocess.Popen([*words, str(tmp_path / "shared")], env=train_runs.environment(config.parent), text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
-    results = []
-    trained = []
-    for process in started:
-        out, err = process.communicate(timeout=train_runs.PATIENCE)
-        assert process.returncode == 0, err
-        results.append(json.loads(out))
-        trained.append(err.count(" 40/40 step in "))
-    assert sum(trained) == 6 and min(trained) > 0, trained
-    shas = [[seed["parameters_sha256"] for model in result["runs"] for seed in model["seeds"]] for result in results]
-    assert shas[0] == shas[1] and len(set(shas[0])) == 6
-    assert (tmp_path / "shared" / "report.html").exists()
+@pytest.mark.parametrize("command", [["compare"], ["try", "--set", "train.learning_rate=1e-3"]])
+def test_a_folder_that_another_process_works_in_is_refused(config, tmp_path, command):
+    out = tmp_path / "out"
+    words = [train_runs.program(), command[0], str(config), *command[1:], "--out", str(out)]
+    long = settings("train.steps=1000000") if command[0] == "compare" else ["--both", "train.steps=1000000"]
+    first = subprocess.Popen([*words, *long], env=train_runs.environment(config.parent), stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        train_runs.wait_until(lambda: list(out.glob("**/metrics.jsonl")), first)
+        second = subprocess.run([*words, *long], env=train_runs.environment(config.parent), text=True, capture_output=True,
+                                timeout=train_runs.PATIENCE)
+    finally:
+        train_runs.kill(first)
+    assert second.returncode == 2
+    assert f"{out}: in use by process {first.pid}" in only_error(second.stderr)
 
 
 def only_error(stderr):

@@ -198,15 +198,10 @@ std::string lower_case_first(std::string text) {
   return text;
 }
 
-// Trains without the log lines at the start of a run. The parent folder is locked, so no other process can train this
-// run.
+// Trains without the log lines at the start of a run.
 const compare::TrainedRun& train_pilot(compare::Runs& runs, const compare::PlannedRun& run, const std::string& title) {
   const FewerLines brief;
-  const compare::TrainedRun* const trained = runs.train(run, title);
-  if (trained == nullptr) {
-    fail("{}: is in use by another process", run.folder.string());
-  }
-  return *trained;
+  return runs.train(run, title);
 }
 
 std::vector<double> last_scores(const Stage& stage, const std::vector<std::size_t>& candidates) {

@@ -4,10 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <string_view>
-#include <thread>
 #include <utility>
 
 #include "foundation/core/machine/log.h"
@@ -76,31 +73,12 @@ void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& 
   }
 }
 
-// Locks the comparison's folder. Waits for other processes of the same command, which hold this lock only briefly
-// because they share the runs.
-std::unique_ptr<FolderLock> lock_folder(const fs::path& out, std::string_view command) {
-  constexpr auto kRetryInterval = std::chrono::milliseconds(100);
-  for (bool logged = false;; logged = true) {
-    try {
-      return std::make_unique<FolderLock>(out);
-    } catch (const InUseError& error) {
-      if (interrupted()) {
-        throw InterruptedError(fmt::format("{}: interrupted while waiting for {}", command, out.string()));
-      }
-      if (!logged) {
-        log_debug("waiting: {}", error.what());
-      }
-      std::this_thread::sleep_for(kRetryInterval);
-    }
-  }
-}
-
 // Trains the record's plan, generates the samples of a comparison and writes the page. With several ranks, all of them
 // train; the leading rank does the rest.
 CompareResult run_study(ComparisonRecord record, const CompareRequest& request) {
   const fs::path &out = request.out, &cache = request.cache;
   parallel::GlooGroup* const group = request.group;  // may be null
-  const bool leads = group == nullptr || group->leads(), several_ranks = group != nullptr && group->size() > 1;
+  const bool leads = group == nullptr || group->leads();
   check_choices(record.plan);
   check_seeds(record.plan);
   train::refuse_others(out, train::FolderKind::comparison, "a comparison");
@@ -108,7 +86,7 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
   Runs runs(task, cache, group);
-  std::unique_ptr<FolderLock> lock = leads ? lock_folder(out, record.plan.command) : nullptr;
+  const std::unique_ptr<FolderLock> lock = leads ? std::make_unique<FolderLock>(out) : nullptr;
   check_folders(record.plan);
   if (leads) {
     if (!runs.have_finished(record.plan)) {
@@ -122,16 +100,10 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
     }
     write_record(record, out);
   }
-  if (!several_ranks) {
-    lock.reset();  // other processes may join
-  }
   if (group != nullptr) {
     group->gather("");  // no rank trains before the checks have passed
   }
   const Outcome outcome = execute(record.plan, runs);
-  if (leads && !several_ranks) {
-    lock = lock_folder(out, record.plan.command);
-  }
   if (leads && !outcome.interrupted) {
     if (record.kind != Kind::sweep) {
       add_samples(record, request, runs, task);

@@ -125,14 +125,11 @@ std::vector<compare::TrainedRun> train_seeds(const config::Config& config, std::
   for (std::int64_t i = 0; i < seeds; ++i) {
     const compare::PlannedRun run = compare::with_seed(first, i);
     compare::check_folder(run);
-    const compare::TrainedRun* const found =
+    const compare::TrainedRun& found =
         runs.train(run, fmt::format("{}, seed {} ({}/{})", what, run.config.train.seed, i + 1, seeds));
-    if (found == nullptr) {
-      user_error("{}: is in use by another process", run.folder.string());
-    }
-    check_machine(*found, config, run.folder);
-    trained.push_back(*found);
-    if (found->result.interrupted) {
+    check_machine(found, config, run.folder);
+    trained.push_back(found);
+    if (found.result.interrupted) {
       break;
     }
   }

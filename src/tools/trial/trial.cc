@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -132,18 +133,15 @@ class Trainer {
     }
     const auto begun = Clock::now();
     const FewerLines brief;
-    const compare::TrainedRun* trained = runs_.train(run, fmt::format("{}, seed {}", side.named.name, seed));
-    if (trained == nullptr) {
-      user_error("{}: is in use by another process", run.folder.string());
-    }
-    if (trained->result.interrupted) {
+    const compare::TrainedRun& trained = runs_.train(run, fmt::format("{}, seed {}", side.named.name, seed));
+    if (trained.result.interrupted) {
       throw Interrupted();
     }
     side.seconds = std::max(side.seconds, std::chrono::duration<double>(Clock::now() - begun).count());
     longest_ = std::max(longest_, side.seconds);
     counted_.insert(run.folder);
     ++trained_;
-    return *trained;
+    return trained;
   }
 
   double figure(Side& side, std::int64_t seed) { return figure_of(train(side, seed), figure_); }
@@ -223,6 +221,18 @@ train::RunData check_request(const TrialRequest& request, const tasks::Task& tas
   return compare::check_runs(plan, {}, task, request.cache);
 }
 
+// The test takes pairs as independent, so a seed may be in one pair only.
+void check_seeds(const TrialRequest& request) {
+  const std::int64_t base = request.base.config.train.seed, change = request.change_seed.value_or(base);
+  const std::int64_t needed = request.test.pairs + (request.tune ? 1 : 0);
+  if (change != base && std::abs(change - base) < needed) {
+    user_error(
+        "try: --change-seed: {} shares seeds with the base, whose {} runs have the seeds {} to {}, so the pairs would "
+        "not be independent; give {} or more",
+        change, needed, base, base + needed - 1, base + needed);
+  }
+}
+
 std::vector<double> differences_of(const Trial& trial) {
   const double sign = trial.figure.better == tasks::Better::higher ? -1.0 : 1.0;  // negative: the change is better
   return transformed(trial.pairs, [&](const Pair& pair) { return sign * (pair.change - pair.base); });
@@ -277,8 +287,11 @@ Trial run_trial(const TrialRequest& request) {
   trial.changed = changed_keys(request.base.config, request.change.config);
   const tasks::Task& task = tasks::task_for(request.base.config, "try");
   const bool leads = request.group->leads();
+  check_seeds(request);
   train::RunData data;
+  std::unique_ptr<FolderLock> lock;
   if (leads) {
+    lock = std::make_unique<FolderLock>(request.out);
     data = check_request(request, task);
     make_folder(request.out / "runs");
     require_appendable(request.out);

@@ -114,5 +114,24 @@ TEST_F(TrialTest, RefusesOtherDataSeedsAndSecondsAndTooShortABudget) {
   EXPECT_HAS(refused(request), "--budget");
 }
 
+// Three pairs have the seeds 1 to 3 of the base, with a tuned rate 1 to 4: no run may be in two pairs.
+TEST_F(TrialTest, RefusesSeedsOfTheChangeThatTheBaseHasInAnotherPair) {
+  TrialRequest request = trial(1e-9);
+  for (const std::int64_t seed : {2, 3, 0}) {
+    request.change_seed = seed;
+    EXPECT_HAS(user_error_of([&] { run_trial(request); }), "--change-seed: ");
+  }
+  request.change_seed = 4;
+  request.tune = true;
+  EXPECT_HAS(user_error_of([&] { run_trial(request); }), "give 5 or more");
+  request.tune = false;
+  EXPECT_EQ(run_trial(request).pairs.at(0).change_seed, 4);
+}
+
+TEST_F(TrialTest, ASecondProcessIsRefused) {
+  const FolderLock first(folder_ / "try");
+  EXPECT_HAS(user_error_of([&] { run_trial(trial(1e-9)); }), "in use by");
+}
+
 }  // namespace
 }  // namespace headroom::trial

@@ -89,8 +89,7 @@ Stamp stamp_of(const fs::path& folder) {
   return stamp;
 }
 
-// Whether a process holds the lock of the folder or of a run in it. Processes that share a comparison's runs hold the
-// folder's own lock only briefly.
+// Whether a process holds the lock of the folder or of a run in it.
 bool is_in_use(const fs::path& folder) {
   bool held = FolderLock::is_held(folder);
   walk(folder, [&](const fs::directory_entry& entry) {
@@ -123,15 +122,15 @@ class Watcher {
   }
 
  private:
-  // No lock is held for a moment between two runs of a comparison.
+  // No lock is held for a moment between the two comparisons of the demo.
   bool is_training() {
-    constexpr auto kBetweenRuns = std::chrono::seconds(3);
+    constexpr auto kBetween = std::chrono::seconds(3);
     const bool held = is_in_use(folder_);
     if (held) {
       last_in_use_ = Clock::now();
     }
     const bool comparison = fs::exists(folder_ / kRecordFile);
-    return !interrupted() && (held || (comparison && Clock::now() - last_in_use_ < kBetweenRuns));
+    return !interrupted() && (held || (comparison && Clock::now() - last_in_use_ < kBetween));
   }
 
   void pause(Clock::duration length) {

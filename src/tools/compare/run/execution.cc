@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include "checks.h"
@@ -20,8 +19,6 @@
 namespace headroom::compare {
 namespace {
 
-constexpr auto kPollInterval = std::chrono::milliseconds(500);  // while waiting for other processes
-
 // Describes how the run in the folder differs from the planned one; empty if it does not differ or does not exist.
 std::string difference_from(const PlannedRun& run) {
   if (!std::filesystem::exists(run.folder / "config.toml")) {
@@ -34,9 +31,6 @@ std::string difference_from(const PlannedRun& run) {
   }
   return first_difference(there, here);
 }
-
-// Another process finished the run between the check and the lock on its folder.
-struct FinishedElsewhere {};
 
 }  // namespace
 
@@ -53,20 +47,13 @@ void check_folder(const PlannedRun& run) {
   }
 }
 
-const TrainedRun* Runs::train(const PlannedRun& run, const std::string& title) {
+const TrainedRun& Runs::train(const PlannedRun& run, const std::string& title) {
   if (const TrainedRun* found = find(run)) {
     log_info("{}: already trained; remove {} to train it again", title, run.folder.string());
-    return found;
+    return *found;
   }
-  try {
-    return &(known_[run.folder] = train_or_resume(run, title));
-  } catch (const FinishedElsewhere&) {
-    known_.erase(run.folder);
-    return find(run);
-  } catch (const InUseError&) {
-    known_.erase(run.folder);
-    return nullptr;
-  }
+  TrainedRun trained = train_or_resume(run, title);
+  return known_[run.folder] = std::move(trained);
 }
 
 const TrainedRun* Runs::find(const PlannedRun& run) {
@@ -108,19 +95,8 @@ bool Runs::have_finished(const Plan& plan) {
 }
 
 TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title) const {
-  TrainedRun trained = train_run({.config = run.config,
-                                  .out = run.folder,
-                                  .resume = true,
-                                  .cache = cache_,
-                                  .title = title,
-                                  .group = group_,
-                                  .begins =
-                                      [&] {
-                                        if (is_finished(run)) {
-                                          throw FinishedElsewhere();
-                                        }
-                                      }},
-                                 "");
+  TrainedRun trained = train_run(
+      {.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = title, .group = group_}, "");
   if (!trained.diverged.empty()) {
     log_warning("{}: {}", title, trained.diverged);
   }
@@ -130,7 +106,7 @@ TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title
 
 namespace {
 
-// Runs that are still to be trained, possibly by several processes of the same command.
+// Runs that are still to be trained.
 class RunQueue {
  public:
   RunQueue(const Plan& plan, Runs& runs) : plan_(plan), runs_(runs) {
@@ -147,35 +123,18 @@ class RunQueue {
 
   // Trains the queued runs and waits for those that other processes train. Returns false if interrupted.
   bool train_all() {
-    bool waiting = false;
-    while (!queue_.empty()) {
-      std::vector<Entry> taken;
-      for (std::size_t i = 0; i < queue_.size(); ++i) {
-        const Entry& entry = queue_[i];
-        log_time_left(queue_.size() - i);
-        const auto start = std::chrono::steady_clock::now();
-        const bool known = runs_.find(entry.run) != nullptr;
-        const TrainedRun* run = runs_.train(entry.run, entry.title);
-        if (run == nullptr) {
-          taken.push_back(entry);
-        } else if (run->result.interrupted) {
-          return false;
-        } else if (!known) {
-          ++trained_;
-          seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        }
+    const std::vector<Entry> queue = std::exchange(queue_, {});
+    for (std::size_t i = 0; i < queue.size(); ++i) {
+      log_time_left(queue.size() - i);
+      const auto start = std::chrono::steady_clock::now();
+      const bool known = runs_.find(queue[i].run) != nullptr;
+      if (runs_.train(queue[i].run, queue[i].title).result.interrupted) {
+        return false;
       }
-      if (taken.size() == queue_.size()) {
-        if (!waiting) {
-          waiting = true;
-          log_info("{}: waiting for other processes to finish {}", queue_.front().title, counted(taken.size(), "run"));
-        }
-        if (interrupted()) {
-          return false;
-        }
-        std::this_thread::sleep_for(kPollInterval);
+      if (!known) {
+        ++trained_;
+        seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       }
-      queue_ = std::move(taken);
     }
     return true;
   }

@@ -27,8 +27,8 @@ class Runs {
       : task_(task), cache_(std::move(cache)), group_(group) {}
 
   // Trains, resumes or reads the run. The returned run may be interrupted (`result.interrupted`) or have diverged
-  // (`diverged`). Returns null while another process trains it. `title` is the label of the progress bar.
-  const TrainedRun* train(const PlannedRun& run, const std::string& title);
+  // (`diverged`). Throws InUseError if another process trains it. `title` is the label of the progress bar.
+  const TrainedRun& train(const PlannedRun& run, const std::string& title);
   // Returns the run if it has finished or was trained by this object, else null.
   const TrainedRun* find(const PlannedRun& run);
   // Returns the run's headline figure; NaN if find() returns null.

@@ -271,9 +271,6 @@ TrainResult train(const TrainRequest& request) {
   if (group.leads()) {
     lock.emplace(request.out);
   }
-  if (request.begins) {
-    request.begins();
-  }
   std::optional<ResumePoint> resumed = leader_first(group, timeout, [&] { return open_run(request, group); });
   require_shared_folder(request.out, group);
   std::optional<InitialParameters> initial = resumed ? std::nullopt : open_initial_parameters(request.config);

@@ -57,9 +57,7 @@ struct TrainRequest {
   // The ranks that train together, all with the same request. With fixed train.accumulate,
   // train.gradient_accumulators and train.threads, the trained parameters do not depend on the number of ranks.
   parallel::GlooGroup* group = &parallel::default_group();
-  // Called before anything is read, before the first step and at the end of training, while this process holds the
-  // folder's lock.
-  std::function<void()> begins = {};
+  // Called before the first step and at the end of training, while this process holds the folder's lock.
   std::function<void(const RunData&)> opened = {};
   std::function<void(const TrainResult&)> finished = {};
 };
