@@ -239,7 +239,10 @@ std::vector<double> differences_of(const Trial& trial) {
 }
 
 compare::Interval interval_of(const Trial& trial, const TestOptions& options) {
-  const compare::Interval found = interval(differences_of(trial), options);
+  compare::Interval found = interval(differences_of(trial), options);
+  if (trial.pairs.size() > 1) {
+    found = compare::within(found, trial.figure.range);
+  }
   return trial.figure.better == tasks::Better::higher
              ? compare::Interval{.mean = -found.mean, .low = -found.high, .high = -found.low}
              : found;

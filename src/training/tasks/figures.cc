@@ -56,7 +56,8 @@ FigureKind accuracy_kind(Shown shown, const std::string& words) {
           .unit = "",
           .better = Better::higher,
           .shown = shown,
-          .decimals = 4};
+          .decimals = 4,
+          .range = 1.0};
 }
 
 FigureKind loss_error_kind() {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -55,7 +56,8 @@ struct FigureKind {
   Better better = Better::lower;
   Shown shown = Shown::files;
   int decimals = 3;
-  bool always = true;  // a missing value is written as null; false: it is left out
+  double range = std::numeric_limits<double>::infinity();  // largest possible value minus the smallest possible one
+  bool always = true;                                      // a missing value is written as null; false: it is left out
 };
 
 // For tasks that predict tokens: the cross-entropy per `token` ("token", "hidden token"), and its exponential.

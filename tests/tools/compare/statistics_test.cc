@@ -75,6 +75,15 @@ TEST(PairedDifference, IsTheMeanWithItsInterval) {
   EXPECT_TRUE(paired_difference({1.0, 1.1, 1.0}, {7.0, 7.1, 7.0})->excludes_zero());
 }
 
+// Accuracies: the differences 0.9 and 0.1 have the interval 0.5 [-4.58, 5.58], but none can be beyond -1 and 1.
+TEST(PairedDifference, StaysWithinTheRangeOfTheValues) {
+  const auto difference = paired_difference({1.0, 0.4}, {0.1, 0.3}, 1.0);
+  EXPECT_NEAR(difference->mean, 0.5, 1e-12);
+  EXPECT_EQ(difference->low, -1.0);
+  EXPECT_EQ(difference->high, 1.0);
+  EXPECT_NEAR(paired_difference({1.0, 0.4}, {0.1, 0.3})->low, 0.5 - 12.7062047 * 0.4, 1e-6);
+}
+
 TEST(PairedDifference, UsesAvailablePairs) {
   EXPECT_FALSE(paired_difference({7.0}, {6.0}).has_value());
   EXPECT_FALSE(paired_difference({}, {}).has_value());

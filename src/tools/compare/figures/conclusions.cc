@@ -39,8 +39,8 @@ std::string_view two_seeds_caveat(std::size_t seeds) {
 }  // namespace
 
 std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other) {
-  const std::string& figure = run.headline_kind().name;
-  return paired_difference(run.over_seeds(figure), other.over_seeds(figure));
+  const tasks::FigureKind& kind = run.headline_kind();
+  return paired_difference(run.over_seeds(kind.name), other.over_seeds(kind.name), kind.range);
 }
 
 std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called) {

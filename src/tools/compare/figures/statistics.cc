@@ -61,8 +61,13 @@ double student_quantile(double probability, int degrees) {
   return high;
 }
 
+Interval within(const Interval& difference, double range) {
+  return {.mean = difference.mean, .low = std::max(difference.low, -range), .high = std::min(difference.high, range)};
+}
+
 std::optional<Interval> paired_difference(const std::vector<double>& mine, const std::vector<double>& others,
-                                          double confidence) {
+                                          double range) {
+  constexpr double kConfidence = 0.95;
   std::vector<double> differences;
   for (std::size_t i = 0; i < std::min(mine.size(), others.size()); ++i) {
     differences.push_back(mine[i] - others[i]);
@@ -72,9 +77,9 @@ std::optional<Interval> paired_difference(const std::vector<double>& mine, const
     return std::nullopt;
   }
   const double pairs = static_cast<double>(differences.size());
-  const double reach =
-      student_quantile(0.5 + confidence / 2.0, static_cast<int>(differences.size()) - 1) * deviation / std::sqrt(pairs);
-  return Interval{.mean = middle, .low = middle - reach, .high = middle + reach};
+  const double reach = student_quantile(0.5 + kConfidence / 2.0, static_cast<int>(differences.size()) - 1) * deviation /
+                       std::sqrt(pairs);
+  return within({.mean = middle, .low = middle - reach, .high = middle + reach}, range);
 }
 
 }  // namespace headroom::compare

@@ -1,6 +1,7 @@
 // Statistics of a few runs per model: means, standard deviations, and confidence intervals by Student's t.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -24,8 +25,12 @@ struct Interval {
 
 // Returns the mean of the paired differences mine[i] - others[i] and its confidence interval, mean -/+ t s / sqrt(n),
 // where s is the sample deviation of the differences and t the quantile for n - 1 degrees of freedom. Surplus values of
-// the longer list are ignored. Returns nullopt for fewer than two pairs or if a value is not finite.
+// the longer list are ignored. Returns nullopt for fewer than two pairs or if a value is not finite. `range`: of the
+// values (FigureKind::range).
 std::optional<Interval> paired_difference(const std::vector<double>& mine, const std::vector<double>& others,
-                                          double confidence = 0.95);
+                                          double range = std::numeric_limits<double>::infinity());
+
+// Returns the interval of a difference without the part that is impossible for values within `range` of each other.
+Interval within(const Interval& difference, double range);
 
 }  // namespace headroom::compare

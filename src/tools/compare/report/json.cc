@@ -50,11 +50,12 @@ void add_statistics(const ComparedRun& run, const ComparedRun& first, Json& json
   for (const tasks::FigureKind& kind : tasks::shown_in_tables(kinds)) {
     add(kind.name, kind.name);
   }
-  const auto against_first = [&](const std::string& figure) {
-    return &run == &first ? std::nullopt : paired_difference(run.over_seeds(figure), first.over_seeds(figure));
+  const auto against_first = [&](const tasks::FigureKind& kind) {
+    return &run == &first ? std::nullopt
+                          : paired_difference(run.over_seeds(kind.name), first.over_seeds(kind.name), kind.range);
   };
-  json["difference"] = as_json(against_first(kinds.front().name));
-  json[headline.name + "_difference"] = as_json(against_first(headline.name));
+  json["difference"] = as_json(against_first(kinds.front()));
+  json[headline.name + "_difference"] = as_json(against_first(headline));
 }
 
 Json as_json(const ComparedRun& run, const ComparedRun& first) {

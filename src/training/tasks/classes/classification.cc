@@ -124,6 +124,7 @@ FigureKind top_five_kind() {
           .better = Better::higher,
           .shown = Shown::table,
           .decimals = 4,
+          .range = 1.0,
           .always = false};
 }
 

@@ -275,7 +275,8 @@ class Translation : public Task {
                         .unit = "",
                         .better = Better::higher,
                         .shown = shown,
-                        .decimals = 2};
+                        .decimals = 2,
+                        .range = 100.0};
     };
     static const std::vector<FigureKind> kFigures = {loss_kind("token"),
                                                      loss_error_kind(),
