@@ -101,8 +101,45 @@ TEST(EffectiveSpeedup, HasAReasonWhereItIsUnknown) {
   const EffectiveSpeedups others = effective_speedups({slow, lost, run_of("fast", {kFast})});
   EXPECT_FALSE(others.of_runs.at(1));
   EXPECT_NEAR(others.of_runs.at(2).value().time.ratio, 3.0, 1e-12);
-  EXPECT_EQ(others.reason, "");
+  EXPECT_HAS(others.reason, "Some effective speedups are not given: lost diverged");
   EXPECT_EQ(effective_speedups({slow}).reason, "") << "nothing to compare";
+}
+
+// Two classes, whose uniform guess has a loss of ln 2 = 0.6931.
+ComparedRun two_classes(const std::string& name, const Points& points, double error) {
+  ComparedRun run = example_run(name, 10.0);
+  run.config.model.kind = config::ModelKind::classifier;
+  run.config.model.n_classes = 2;
+  run.trained[0].result.validation = validations(points);
+  for (train::ValidationPoint& point : run.trained[0].result.validation) {
+    point.figures[std::string(tasks::kLossError)] = error;
+  }
+  return run;
+}
+
+TEST(EffectiveSpeedup, IsNotGivenForModelsAtChance) {
+  const Points one = {{1.0, 0.6935}, {2.0, 0.6930}, {4.0, 0.6926}},
+               other = {{1.0, 0.6933}, {2.0, 0.6929}, {4.0, 0.6929}};
+  EXPECT_HAS(effective_speedups({two_classes("one", one, 0.003), two_classes("other", other, 0.003)}).reason,
+             "the loss of one is not below that of guessing");
+  const Points learnt = {{1.0, 0.6}, {2.0, 0.4}, {4.0, 0.3}};
+  EXPECT_HAS(effective_speedups({two_classes("learnt", learnt, 0.003), two_classes("other", other, 0.003)}).reason,
+             "the loss of other is not below that of guessing");
+  EXPECT_NEAR(effective_speedups({two_classes("learnt", learnt, 0.003), two_classes("same", learnt, 0.003)})
+                  .of_runs.at(1)
+                  .value()
+                  .time.ratio,
+              1.0, 1e-12);
+}
+
+// Below the loss of guessing, but flat: 0.5 after 4 s, and less than 2 x 0.003 above that after 1 s.
+TEST(EffectiveSpeedup, IsNotGivenIfTheErrorsHideTheTime) {
+  const Points flat = {{1.0, 0.504}, {2.0, 0.502}, {4.0, 0.500}}, falls = {{1.0, 0.64}, {2.0, 0.56}, {4.0, 0.500}};
+  EXPECT_HAS(effective_speedups({two_classes("falls", falls, 0.003), two_classes("flat", flat, 0.003)}).reason,
+             "the time in which flat reaches a loss of 0.5000 uncertain by more than a factor of 2");
+  EXPECT_EQ(effective_speedups({two_classes("falls", falls, 0.003), two_classes("flat", flat, 0.0)}).basis,
+            Basis::curves)
+      << "without errors";
 }
 
 // The first model's lengths are on loss = 20 C^-0.05 and take 1 s for each unit of C; the other model has the loss of

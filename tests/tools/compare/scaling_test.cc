@@ -167,6 +167,23 @@ TEST(Scaling, FamiliesWithoutAFitHaveAReason) {
 }
 
 // Two seeds with ratios 1.5 and 2: the mean of their logarithms -/+ 12.706 standard errors.
+// Losses 1.00 and 0.99 at 1 and 10 units of compute: two errors of 0.01 are worth a factor of 100 of compute.
+TEST(Scaling, HasNoLineIfTheErrorsHideIt) {
+  const ScaledModel small{.name = "s", .flops = 1.0, .losses = {1.0}, .error = 0.01},
+      large{.name = "l", .flops = 10.0, .losses = {0.99}, .error = 0.01};
+  ScaledModel exact = large, guesses = large;
+  exact.error = 0.0005;
+  guesses.beats_guessing = false;
+  const auto first = [](std::vector<ScaledModel> models) {
+    return fit_families({{.name = "dense", .models = std::move(models)}}).front();
+  };
+  EXPECT_HAS(first({small, large}).unfitted, "the standard error of its losses, 0.01, leaves the compute");
+  ScaledModel certain = small;
+  certain.error = 0.0005;
+  EXPECT_EQ(first({certain, exact}).unfitted, "");
+  EXPECT_HAS(first({certain, guesses}).unfitted, "below that of guessing");
+}
+
 TEST(Scaling, IntervalIsThatOfTheSeedsLogarithms) {
   ScaledFamily first = family_on(kLaw, 1.0, 2), other = family_on(kLaw, 1.5, 2);
   for (std::size_t i = 0; i < other.models.size(); ++i) {

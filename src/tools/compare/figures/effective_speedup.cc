@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "foundation/core/text/format.h"
 #include "statistics.h"
 #include "tools/compare/compare.h"
 #include "tools/compare/report/formatting.h"
@@ -21,6 +22,7 @@ constexpr std::size_t kFewestPoints = 3;  // of a learning curve from which time
 
 struct CurvePoint {
   double seconds, loss;
+  double error;  // standard error of the loss; 0 if unknown
 };
 
 using Curve = std::vector<CurvePoint>;
@@ -33,8 +35,9 @@ Curve curve_of(const TrainedRun& trained) {
   Curve curve;
   for (const train::ValidationPoint& point : train::curve_of(trained.result.validation)) {
     const double loss = loss_of(point);
+    const double error = tasks::figure(point.figures, std::string(tasks::kLossError));
     if (point.seconds > 0.0 && std::isfinite(loss) && loss > 0.0) {
-      curve.push_back({point.seconds, loss});
+      curve.push_back({point.seconds, loss, std::isfinite(error) ? error : 0.0});
     }
   }
   return curve;
@@ -56,6 +59,28 @@ double time_to(double loss, const Curve& curve) {
   return before.seconds * std::pow(after.seconds / before.seconds, share);
 }
 
+// Whether the errors of the losses leave the time to this loss uncertain by more than kMostUncertain.
+bool is_flat(double loss, const Curve& curve) {
+  return time_to(loss, curve) > kMostUncertain * time_to(loss + kErrors * curve.back().error, curve);
+}
+
+// Returns why the curves of the two give no ratio of times; empty if they do.
+std::string why_flat(const ComparedRun& first, const ComparedRun& run) {
+  for (std::size_t seed = 0; seed < std::min(first.trained.size(), run.trained.size()); ++seed) {
+    const Curve other = curve_of(first.trained[seed]), own = curve_of(run.trained[seed]);
+    const double loss = std::max(other.back().loss, own.back().loss);
+    for (const auto& [name, curve] : {std::pair(&first.name, &other), std::pair(&run.name, &own)}) {
+      if (is_flat(loss, *curve)) {
+        return fmt::format(
+            "the standard error of its losses, {:.1g}, leaves the time in which {} reaches a loss of {} uncertain by "
+            "more than a factor of {:.0f}",
+            curve->back().error, *name, format_decimal(loss, 4), kMostUncertain);
+      }
+    }
+  }
+  return "";
+}
+
 std::optional<Saving> by_curves(const ComparedRun& first, const ComparedRun& run) {
   std::vector<double> first_seconds, seconds, losses;
   for (std::size_t seed = 0; seed < std::min(first.trained.size(), run.trained.size()); ++seed) {
@@ -75,6 +100,9 @@ std::string why_unreadable(const ComparedRun& run, const ComparedRun& first) {
     const std::vector<train::ValidationPoint>& points = trained.result.validation;
     if (!trained.diverged.empty()) {
       return fmt::format("{} diverged", run.name);
+    }
+    if (!beats_guessing(run)) {
+      return fmt::format("the loss of {} is not below that of guessing", run.name);
     }
     if (curve_of(trained).size() < kFewestPoints) {
       return fmt::format("{} was validated fewer than {} times on the same text (train.evaluate_every)", run.name,
@@ -173,14 +201,22 @@ EffectiveSpeedups effective_speedups(const std::vector<ComparedRun>& runs) {
   std::string reason;
   for (std::size_t r = 1; r < runs.size(); ++r) {
     speedups.of_runs.emplace_back();
-    if (const std::string why = why_unreadable(runs[r], first); !why.empty()) {
+    std::string why = why_unreadable(runs[r], first);
+    if (why.empty()) {
+      why = why_flat(first, runs[r]);
+    }
+    if (!why.empty()) {
       reason = reason.empty() ? why : reason;
     } else if (const std::optional<Saving> time = by_curves(first, runs[r])) {
       speedups.basis = EffectiveSpeedups::Basis::curves;
       speedups.of_runs.back() = {.time = *time};
     }
   }
-  return speedups.basis == EffectiveSpeedups::Basis::none ? unknown(reason) : speedups;
+  if (speedups.basis == EffectiveSpeedups::Basis::none) {
+    return unknown(reason);
+  }
+  speedups.reason = reason.empty() ? "" : fmt::format("Some effective speedups are not given: {}.", reason);
+  return speedups;
 }
 
 Conclusion conclude_speedups(const std::vector<ComparedRun>& runs, const EffectiveSpeedups& speedups) {

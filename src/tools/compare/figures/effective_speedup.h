@@ -31,7 +31,7 @@ struct EffectiveSpeedups {
   Basis basis = Basis::none;
   std::vector<std::optional<Speedup>> of_runs = {};  // one per run; not set for the first model and if unknown
   std::vector<std::string> lengths = {};             // names of the first model's runs
-  std::string reason = {};                           // a sentence; empty unless no speedup can be given
+  std::string reason = {};                           // a sentence; empty unless a speedup cannot be given
 };
 
 // `lengths` if the runs contain the first model with at least two amounts of training compute, which differ in

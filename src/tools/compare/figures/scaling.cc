@@ -10,11 +10,13 @@
 #include <set>
 #include <utility>
 
+#include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "statistics.h"
 #include "tools/compare/compare.h"
 #include "training/cost/cost.h"
+#include "training/train/loop/plan.h"
 
 namespace headroom::compare {
 namespace {
@@ -71,14 +73,15 @@ bool can_be_a_loss(double loss) {
 }
 
 bool has_losses(const ScaledModel& model) {
-  return !model.losses.empty() && std::ranges::all_of(model.losses, can_be_a_loss);
+  return !model.losses.empty() && model.beats_guessing && std::ranges::all_of(model.losses, can_be_a_loss);
 }
 
 // `family.models` must be sorted by compute.
 void fit_family(ScaledFamily& family) {
   std::erase_if(family.models, std::not_fn(has_losses));
   if (family.models.empty() || !(family.models.front().flops < family.models.back().flops)) {
-    family.unfitted = family.name + " has no line: fewer than two of its sizes reached a finite loss.";
+    family.unfitted =
+        family.name + " has no line: fewer than two of its sizes reached a finite loss below that of guessing.";
     return;
   }
   const PowerLaw law = law_of_means(family);
@@ -88,6 +91,14 @@ void fit_family(ScaledFamily& family) {
   }
   if (!falls) {
     family.unfitted = family.name + " has no line: its loss does not fall with compute for every seed.";
+    return;
+  }
+  const double error = max_over(family.models, &ScaledModel::error, 0.0), best = family.models.back().loss();
+  if (law.flops(best) > kMostUncertain * law.flops(best + kErrors * error)) {
+    family.unfitted = fmt::format(
+        "{} has no line: the standard error of its losses, {:.1g}, leaves the compute for a loss of {} uncertain by "
+        "more than a factor of {:.0f}.",
+        family.name, error, format_decimal(best, 4), kMostUncertain);
     return;
   }
   family.law = law;
@@ -227,9 +238,25 @@ std::vector<double> seconds_of(const ComparedRun& run) {
 
 }  // namespace
 
+bool beats_guessing(const ComparedRun& run) {
+  const double guessing = train::guessing_loss(run.config.model);
+  return std::ranges::none_of(run.trained, [&](const TrainedRun& trained) {
+    const tasks::Figures figures = trained.result.figures();
+    const double error = tasks::figure(figures, std::string(tasks::kLossError));
+    return tasks::figure(figures, "loss") + (std::isfinite(error) ? kErrors * error : 0.0) >= guessing;
+  });
+}
+
 ScaledModel scaled_model(const ComparedRun& run, double flops, std::size_t style) {
-  ScaledModel model{
-      .name = run.name, .flops = flops, .losses = run.over_seeds("loss"), .seconds = seconds_of(run), .style = style};
+  ScaledModel model{.name = run.name,
+                    .flops = flops,
+                    .losses = run.over_seeds("loss"),
+                    .beats_guessing = beats_guessing(run),
+                    .seconds = seconds_of(run),
+                    .style = style};
+  for (const double error : run.over_seeds(std::string(tasks::kLossError))) {
+    model.error = std::isfinite(error) ? std::max(model.error, error) : model.error;
+  }
   const auto steps = static_cast<double>(run.config.train.steps);
   if (run.config.train.seconds > 0.0) {
     model.flops_of_seeds = transformed(run.trained, [&](const TrainedRun& trained) {

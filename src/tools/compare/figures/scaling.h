@@ -35,11 +35,17 @@ struct Saving {
   bool includes_one() const { return low && *low <= 1.0 && 1.0 <= *high; }
 };
 
+// Ratios of compute or time are given only if an error of kErrors standard errors of a loss changes the compute or the
+// time to reach it by at most the factor kMostUncertain.
+inline constexpr double kErrors = 2.0, kMostUncertain = 2.0;
+
 struct ScaledModel {
   std::string name;
   double flops = 0.0;                       // whole training, as cost::training_flops() counts
   std::vector<double> flops_of_seeds = {};  // if train.seconds ends training; empty: `flops` for all
   std::vector<double> losses = {};          // validation loss of each seed, nats
+  double error = 0.0;                       // largest standard error of these losses; 0 if unknown
+  bool beats_guessing = true;               // as the function
   double loss() const;                      // geometric mean over the seeds
   double flops_of(std::size_t seed) const { return flops_of_seeds.empty() ? flops : flops_of_seeds.at(seed); }
   std::vector<double> seconds = {};                 // training time of each seed; empty: unknown
@@ -53,7 +59,7 @@ struct ScaledModel {
 
 struct ScaledFamily {
   std::string name;
-  std::vector<ScaledModel> models = {};  // those with finite losses, ascending by compute
+  std::vector<ScaledModel> models = {};  // those with finite losses better than guessing, ascending by compute
   std::string unfitted = {};             // sentence that explains why no line could be fitted; empty: `law` is set
   PowerLaw law = {};                     // least-squares fit of log models[].loss()
   double residual = 0.0;                 // largest relative deviation of a model's loss from the line
@@ -79,6 +85,9 @@ Scaling fit_families(Scaling families);
 // are empty: unknown.
 std::optional<Saving> saving_of(double loss, bool extrapolated, const std::vector<double>& first,
                                 const std::vector<double>& other);
+
+// Whether the losses of all seeds are below that of a uniform guess by more than kErrors standard errors.
+bool beats_guessing(const ComparedRun& run);
 
 // Returns the run's losses and times; `flops` is the training compute of run.config, `style` the run's index. If the
 // seeds differ in steps, so do their compute, and `flops` of the result is their geometric mean.

@@ -31,10 +31,10 @@ std::string without_sign_of_nan(double value) {
 }  // namespace
 
 TrainingPlan::TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds, std::int64_t predictions)
-    : options_(config.train), kinds_(std::move(kinds)), predictions_(predictions) {
-  const config::ModelOptions& o = config.model;
-  guessing_ = std::log(static_cast<double>(o.has_classes() ? o.n_classes : o.vocabulary_size));
-}
+    : options_(config.train),
+      kinds_(std::move(kinds)),
+      predictions_(predictions),
+      guessing_(guessing_loss(config.model)) {}
 
 bool TrainingPlan::validates(std::int64_t step, const History& history) const {
   return (finished(step) || due(options_.evaluate_every, step)) && !history.validated(step, validates_part());
@@ -91,6 +91,10 @@ std::string TrainingPlan::failed(const History& history) const {
 
 std::string TrainingPlan::remark(const History& history) const {
   return remark_on(history.first_loss(), history.last_loss(), guessing_, options_);
+}
+
+double guessing_loss(const config::ModelOptions& options) {
+  return std::log(static_cast<double>(options.has_classes() ? options.n_classes : options.vocabulary_size));
 }
 
 std::string advice(const config::TrainOptions& options) {

@@ -59,6 +59,9 @@ class TrainingPlan {
   double guessing_;           // loss of a uniform guess
 };
 
+// Returns the loss of a uniform guess among the model's classes or tokens.
+double guessing_loss(const config::ModelOptions& options);
+
 // Returns suggestions for a loss that rises or is not finite: "a lower train.learning_rate, more train.warmup_steps,
 // ...".
 std::string advice(const config::TrainOptions& options);
