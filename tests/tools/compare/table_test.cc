@@ -45,6 +45,22 @@ TEST(Table, OfSeveralSeedsShowsDeviationsAndDifferences) {
             std::string::npos);
 }
 
+// Two seeds of 6000 tokens, in 10 s and 30 s: 300 tokens per second, as the mean time of 20 s says, while the mean of
+// the rates would be 400.
+TEST(Table, SpeedAndTimeAgree) {
+  ComparedRun run = example_seeds("uneven", {7.0, 7.1});
+  for (std::size_t seed = 0; seed < 2; ++seed) {
+    run.trained[seed].result.seconds = seed == 0 ? 10.0 : 30.0;
+    run.trained[seed].result.tokens_per_second = 6000.0 / run.trained[seed].result.seconds;
+  }
+  EXPECT_NEAR(run.mean_seconds(), 20.0, 1e-12);
+  EXPECT_NEAR(run.tokens_per_second(), 300.0, 1e-9);
+  for (TrainedRun& trained : run.trained) {  // as the log counts, including the first steps
+    trained.log.training.push_back({.step = 100, .tokens = 5000});
+  }
+  EXPECT_NEAR(run.tokens_per_second(), 250.0, 1e-9);
+}
+
 TEST(Table, ShowsUnknownValuesAsADash) {
   ComparedRun run = example_run("a", 7.0);
   train::TrainResult& result = run.trained[0].result;

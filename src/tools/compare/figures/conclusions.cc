@@ -25,7 +25,7 @@ std::vector<Cost> costs_of(const ComparedRun& run, const ComparedRun& other) {
   const auto number = [](std::int64_t count) { return static_cast<double>(count); };
   return {{"attention MACs", number(run.attention_macs), number(other.attention_macs)},
           {"attention memory", number(run.attention_memory), number(other.attention_memory)},
-          {"training time", run.mean_of(&train::TrainResult::seconds), other.mean_of(&train::TrainResult::seconds)},
+          {"training time", run.mean_seconds(), other.mean_seconds()},
           {"peak memory", run.peak_memory_bytes(), other.peak_memory_bytes()},
           {"parameters", number(run.result().parameters), number(other.result().parameters)}};
 }
@@ -124,8 +124,8 @@ namespace {
 // Training time, speed and memory; empty if unknown.
 std::string effort_sentence(const ComparedRun& run) {
   const bool finished = run.result().steps >= run.config.train.steps;
-  const double seconds = run.mean_of(&train::TrainResult::seconds);
-  const double speed = run.mean_of(&train::TrainResult::tokens_per_second);
+  const double seconds = run.mean_seconds();
+  const double speed = run.tokens_per_second();
   if (!(seconds > 0.0) || !(speed > 0.0)) {
     return "";
   }

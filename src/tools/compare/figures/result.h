@@ -88,8 +88,10 @@ struct ComparedRun {
   bool has_figure() const;  // headline() is finite: every seed was validated and none diverged
   // compares headline(); a run with a figure is better than one without
   bool better_than(const ComparedRun& other) const;
-  double mean_of(double train::TrainResult::*measured) const;  // over the seeds
-  double peak_memory_bytes() const;                            // maximum over the seeds
+  double mean_seconds() const;  // training time, over the seeds
+  // Training tokens of all seeds divided by their training times, so that ratios agree with those of mean_seconds().
+  double tokens_per_second() const;
+  double peak_memory_bytes() const;  // maximum over the seeds
 };
 
 // The kind of command that produced a result; determines what the page shows.

@@ -42,9 +42,19 @@ bool ComparedRun::better_than(const ComparedRun& other) const {
   return has_figure() && (!other.has_figure() || is_better(headline_kind(), headline(), other.headline()));
 }
 
-double ComparedRun::mean_of(double train::TrainResult::*measured) const {
-  std::vector<double> all = transformed(trained, [&](const TrainedRun& run) { return run.result.*measured; });
-  return mean(all);
+double ComparedRun::mean_seconds() const {
+  return mean(transformed(trained, [](const TrainedRun& run) { return run.result.seconds; }));
+}
+
+double ComparedRun::tokens_per_second() const {
+  double tokens = 0.0, seconds = 0.0;
+  for (const TrainedRun& run : trained) {
+    const std::vector<train::TrainingPoint>& logged = run.log.training;
+    tokens +=
+        logged.empty() ? run.result.tokens_per_second * run.result.seconds : static_cast<double>(logged.back().tokens);
+    seconds += run.result.seconds;
+  }
+  return seconds > 0.0 ? tokens / seconds : 0.0;
 }
 
 void ComparedRun::count_costs() {

@@ -122,7 +122,7 @@ void TableBuilder::add_counted() {
 void TableBuilder::add_measured() {
   add_cost(
       {.above = "tokens per", .name = "second", .better = Better::higher},
-      [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::tokens_per_second); }, short_number);
+      [](const ComparedRun& run) { return run.tokens_per_second(); }, short_number);
   add_cost(
       {.above = "peak", .name = "memory", .better = Better::lower},
       [](const ComparedRun& run) { return run.peak_memory_bytes(); }, format_bytes);
@@ -134,7 +134,7 @@ void TableBuilder::add_measured() {
       });
   add_cost(
       {.above = "training", .name = "time", .better = Better::lower},
-      [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::seconds); }, format_duration);
+      [](const ComparedRun& run) { return run.mean_seconds(); }, format_duration);
 }
 
 bool diverged(const ComparedRun& run) {
