@@ -96,7 +96,11 @@ void add_compare(Program& program) {
   add_seeds(command, options->seeds);
   add_repeated(
       command, "--tune", options->tune, "KEY=V1,V2,...",
-      "first find the best of these values for each model, with the first seed; repeatable: the best combination");
+      "first find the best of these values for each model, with a seed of its own if several are compared; repeatable: "
+      "the best combination");
+  add_list(command, "--test", options->test, "FILE,...",
+           "test data: the table also has each run's figures on it, with its best validation's parameters if "
+           "train.keep_best is set");
   add_repeated(command, "--prompt", options->prompts, "TEXT", "prompt for a sample text; repeatable");
   add_value(command, "--sample-tokens", options->sample_tokens, "N", whole_number(0),
             "length of a sample text in tokens");

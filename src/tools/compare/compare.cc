@@ -66,8 +66,8 @@ void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& 
                   kSampleTemperature, kSampleSeed);
   record.samples.clear();
   for (const PlannedModel& model : record.plan.models) {
-    const PlannedRun& best = model.choices[runs.best_choice(model)];
-    if (runs.find(best)->diverged.empty()) {
+    const PlannedRun best = with_seed(model.choices[runs.best_choice(model)], record.plan.first_index());
+    if (const TrainedRun* run = runs.find(best); run != nullptr && run->diverged.empty()) {
       record.samples[model.name] = generate_samples(best.folder, record.prompts, request);
     }
   }

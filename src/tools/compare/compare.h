@@ -34,7 +34,7 @@ struct CompareRequest {
   // The first config is the baseline. Families: at least two, each with at least two different amounts of training
   // compute. A sweep: one config.
   std::vector<NamedConfig> configs;
-  std::int64_t seeds = 1;  // runs per model or combination, with train.seed, train.seed + 1, ...
+  std::int64_t seeds = 1;  // compared runs per model or combination, with consecutive seeds from train.seed on
   // A comparison tunes each model over all combinations of these values; a sweep has one run for each combination.
   std::vector<Variation> variations;
   std::filesystem::path out;         // run folders (layout: plan.h) and out/report.html
@@ -49,13 +49,14 @@ struct CompareRequest {
 };
 
 // Trains every model with its first seed and every combination of tuned values, and selects the combination with the
-// best headline figure at the last validation. Then trains all models with the second seed, and so on. Runs with the
-// same seed see the data in the same order. Finished runs in `out` (with a result.json) are reused and unfinished ones
-// resume from their newest checkpoint, so seeds and values can be added later. A run that diverges sets the result's
-// `failure`; during tuning, its values are only excluded. Families are compared by the compute they need to reach a
-// loss. Throws UserError for missing or invalid config names, for keys and values that cannot be tuned, for runs that
-// cannot be compared (different task, text or tokenizer), and for a folder that contains a run of another
-// configuration.
+// best headline figure (TrainResult::figures()). Then trains all models with the second seed, and so on. If several
+// seeds are compared, the seed that selects the values is not one of them, because the luck of a selected run would
+// make its model look better than it is. Runs with the same seed see the data in the same order. Finished runs in `out`
+// (with a result.json) are reused and unfinished ones resume from their newest checkpoint, so seeds and values can be
+// added later. A run that diverges sets the result's `failure`; during tuning, its values are only excluded. Families
+// are compared by the compute they need to reach a loss. Throws UserError for missing or invalid config names, for keys
+// and values that cannot be tuned, for runs that cannot be compared (different task, text or tokenizer), and for a
+// folder that contains a run of another configuration.
 CompareResult compare(const CompareRequest& request);
 
 // Trains the config with every combination of values: all with the first seed, then all with the second, and so on.

@@ -144,7 +144,12 @@ TEST_F(CompareTest, EachModelUsesItsOwnBestTunedValues) {
     EXPECT_TRUE(run.tuning[1].chosen && !run.tuning[0].chosen);
     EXPECT_GT(run.tuning[0].headline, run.tuning[1].headline);
     EXPECT_EQ(run.config.train.learning_rate, 0.01);
-    EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "train.learning_rate=0.01" / "seed_2" / "result.json"));
+    ASSERT_EQ(run.trained.size(), 2u);
+    EXPECT_EQ(run.tuning_seed, 1);
+    EXPECT_EQ(run.trained[0].seed, 2) << "the seed that has selected the values is not compared";
+    EXPECT_EQ(run.trained[1].seed, 3);
+    EXPECT_EQ(run.folder, folder_ / "out" / run.name / "train.learning_rate=0.01" / "seed_2");
+    EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "train.learning_rate=0.01" / "seed_3" / "result.json"));
     EXPECT_FALSE(fs::exists(folder_ / "out" / run.name / "train.learning_rate=1e-06" / "seed_2"));
   }
   ASSERT_EQ(two.notes.size(), 2u) << "no remark on differing learning rates, one on the edge for both models";
@@ -156,6 +161,8 @@ TEST_F(CompareTest, EachModelUsesItsOwnBestTunedValues) {
   const Json json = to_json(two).at("runs").at(0);
   EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
   EXPECT_EQ(json.at("tried").at(1).at("chosen"), true);
+  EXPECT_HAS(to_json(two).at("conclusion").get<std::string>(), "chosen with seed 1, which is not among the compared");
+  EXPECT_EQ(to_json(report(r.out)).at("conclusion"), to_json(two).at("conclusion"));
 
   // A new value between the others: only its runs are trained.
   const std::string kept = two.runs[0].trained[1].result.parameters_sha256;
@@ -174,10 +181,16 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotSelected) {
     EXPECT_EQ(result.runs[0].values[0].second, "0.001");
     EXPECT_TRUE(std::isnan(result.runs[0].tuning[0].headline));
     EXPECT_HAS(render_table(result), "learning_rate 1e+30: diverged");
+    EXPECT_HAS(result.conclusion.back(), "chosen with seed 1, the one that is compared");
   }
   r.variations[0].values = {"1e30", "9e29"};
   r.out = folder_ / "wild";
   EXPECT_HAS(compare(r).failure, "four: diverged with the best of the values tried: ");
+  r.seeds = 2;
+  const CompareResult wild = compare(r);
+  EXPECT_HAS(wild.failure, "four: diverged with the best of the values tried: ");
+  EXPECT_HAS(render_table(wild), "diverged");
+  r.seeds = 1;
   r.variations.clear();
   r.out = folder_ / "half";
   r.configs[0].config.train.learning_rate = 1e30;

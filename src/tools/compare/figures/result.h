@@ -53,7 +53,7 @@ struct TrainedRun {
   std::string diverged;  // description of the loss or gradient that was not finite; empty: the run did not diverge
 };
 
-// One combination of tuned values and its headline figure with the first seed; NaN if the run diverged.
+// One combination of tuned values and its headline figure with ComparedRun::tuning_seed; NaN if the run diverged.
 struct TuningResult {
   Values values;
   double headline = 0.0;
@@ -69,11 +69,12 @@ inline bool is_better(const tasks::FigureKind& kind, double one, double other) {
 struct ComparedRun {
   std::string name;
   std::string family;                                     // family of model sizes; empty: none
-  config::Config config;                                  // of the first seed
-  std::filesystem::path folder;                           // of the first seed
+  config::Config config;                                  // of the first compared seed
+  std::filesystem::path folder;                           // of the first compared seed
   Values values;                                          // of the tuned or varied keys
   std::vector<TrainedRun> trained;                        // at least one, ascending by seed
   std::vector<TuningResult> tuning;                       // empty if nothing was tuned
+  std::int64_t tuning_seed = 1;                           // with which the tuned values were selected
   std::int64_t attention_macs = 0, attention_memory = 0;  // paper accounting, per layer and sequence
   Json executed;                                          // executed multiply-accumulates, as in cost::cost_json
   std::vector<std::string> samples;                       // continuation of each prompt by the first seed

@@ -138,7 +138,11 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs) {
     const std::size_t best = runs.best_choice(model);
     const PlannedRun& chosen = model.choices[best];
     ComparedRun line;
-    for (std::int64_t index = 0; index < plan.seeds; ++index) {
+    line.tuning_seed = chosen.config.train.seed;
+    const TrainedRun* const selected = runs.find(chosen);
+    const bool failed = selected != nullptr && !selected->diverged.empty();  // then it has no other runs
+    const std::int64_t first = failed ? 0 : plan.first_index();
+    for (std::int64_t index = first; index < first + plan.seeds; ++index) {
       const TrainedRun* trained = runs.find(with_seed(chosen, index));
       if (trained == nullptr) {
         break;
@@ -150,8 +154,8 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs) {
     }
     line.name = model.name;
     line.family = model.family;
-    line.config = read_run_config(chosen.folder);
-    line.folder = chosen.folder;
+    line.folder = with_seed(chosen, first).folder;
+    line.config = read_run_config(line.folder);
     line.values = chosen.values;
     for (std::size_t i = 0; model.choices.size() > 1 && i < model.choices.size(); ++i) {
       if (runs.find(model.choices[i]) != nullptr) {
@@ -176,6 +180,21 @@ Conclusion conclusion_of(const CompareResult& result) {
   const bool whole = std::ranges::all_of(result.runs, &ComparedRun::has_figure);
   return result.kind == Kind::demo && result.runs.size() == kDemoRuns && whole ? conclude_demo(result.runs)
                                                                                : conclude(result.runs);
+}
+
+// Returns a sentence on the seed that selected the tuned values; empty if nothing was tuned.
+std::string tuning_sentence(const std::vector<ComparedRun>& runs) {
+  const ComparedRun& first = runs.front();
+  if (first.tuning.size() < 2) {
+    return "";
+  }
+  if (std::ranges::find(first.trained, first.tuning_seed, &TrainedRun::seed) == first.trained.end()) {
+    return fmt::format("The tuned values were chosen with seed {}, which is not among the compared seeds.",
+                       first.tuning_seed);
+  }
+  return fmt::format(
+      "The tuned values were chosen with seed {}, {}, so the figures are better than those of other seeds would be.",
+      first.tuning_seed, first.trained.size() < 2 ? "the one that is compared" : "one of the compared seeds");
 }
 
 // Returns a sentence that names the models with missing seeds; empty if none are missing.
@@ -260,6 +279,9 @@ CompareResult make_result(const ComparisonRecord& record, Runs& runs) {
     result.notes.push_back(std::move(missing));
   }
   result.conclusion = conclusion_of(result);
+  if (std::string tuning = tuning_sentence(result.runs); !tuning.empty()) {
+    result.conclusion.push_back(std::move(tuning));
+  }
   add_speedups(result);
   return result;
 }

@@ -108,12 +108,13 @@ std::string tuning(const std::vector<ComparedRun>& runs) {
       row.push_back(tried_cell(run, values));
     }
   }
-  return table.rows.empty() ? ""
-                            : "<h2>Tuning</h2>" + html_of(table, " narrow") +
-                                  fmt::format(
-                                      "<p class='note'>Validation {} with the first seed; all seeds of a model use its "
-                                      "best values, \u2605.</p>\n",
-                                      draw::escape(runs.front().headline_kind().words));
+  return table.rows.empty()
+             ? ""
+             : "<h2>Tuning</h2>" + html_of(table, " narrow") +
+                   fmt::format(
+                       "<p class='note'>Validation {} with seed {}; all compared runs of a model use its "
+                       "best values, \u2605.</p>\n",
+                       draw::escape(runs.front().headline_kind().words), runs.front().tuning_seed);
 }
 
 // Shows differences with intervals, and quality against cost.

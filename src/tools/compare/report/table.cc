@@ -286,10 +286,11 @@ std::string render_table(const CompareResult& result) {
     return "";
   }
   const std::string tuning = tuning_lines(result.runs);
-  return text_of(table_of(result)) + (tuning.empty()
-                                          ? ""
-                                          : fmt::format("\nTuned with the first seed for the best validation {}:\n{}",
-                                                        result.runs.front().headline_kind().words, tuning));
+  return text_of(table_of(result)) +
+         (tuning.empty()
+              ? ""
+              : fmt::format("\nTuned with seed {} for the best validation {}:\n{}", result.runs.front().tuning_seed,
+                            result.runs.front().headline_kind().words, tuning));
 }
 
 }  // namespace headroom::compare

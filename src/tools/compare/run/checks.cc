@@ -199,7 +199,7 @@ void check_choices(const Plan& plan) {
 void check_folders(const Plan& plan) {
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
-      for (std::int64_t index = 0; index < plan.seeds; ++index) {
+      for (std::int64_t index = 0; index < plan.end_index(); ++index) {
         check_folder(with_seed(choice, index));
       }
     }
@@ -303,7 +303,7 @@ train::RunData check_runs(const Plan& plan, const std::vector<std::string>& prom
       const OpenedData& data = entry->second;
       const NamedData named{.name = name_of(model, choice), .data = data.identity};
       check_same_data(first ? *first : first.emplace(named), named, plan.command);
-      for (std::int64_t index = 0; index < plan.seeds; ++index) {
+      for (std::int64_t index = 0; index < plan.end_index(); ++index) {
         check_unchanged_data(with_seed(choice, index).folder, data.identity);
       }
       const config::Config config = train::with_vocabulary_of(choice.config, data.tokenizer.get());

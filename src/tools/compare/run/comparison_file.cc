@@ -102,6 +102,7 @@ ComparisonRecord read(const Json& json, const fs::path& out) {
   if (record.plan.seeds < 1 || record.plan.seeds > kMostSeeds) {
     throw InvalidRecord();
   }
+  record.plan.tuned_apart = json.value("tuned_apart", false);
   for (const auto& [key, values] : json.at("variations").items()) {
     record.plan.variations.push_back({key, values.get<std::vector<std::string>>()});
   }
@@ -125,6 +126,7 @@ void write_record(const ComparisonRecord& record, const fs::path& out) {
   json["about"] = record.about;
   json["command"] = record.command;
   json["seeds"] = record.plan.seeds;
+  json["tuned_apart"] = record.plan.tuned_apart;
   json["variations"] = Json::object();
   for (const Variation& variation : record.plan.variations) {
     json["variations"][variation.key] = variation.values;
@@ -171,7 +173,7 @@ void drop_unstarted(Plan& plan) {
     return std::ranges::any_of(
         runs, [&](const PlannedRun& run) { return fs::exists(with_seed(run, index).folder / "config.toml"); });
   };
-  while (plan.seeds > 1 && !has_seed(plan.seeds - 1)) {
+  while (plan.seeds > 1 && !has_seed(plan.end_index() - 1)) {
     --plan.seeds;
   }
 }

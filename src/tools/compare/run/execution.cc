@@ -87,7 +87,7 @@ std::size_t Runs::best_choice(const PlannedModel& model) {
 bool Runs::have_finished(const Plan& plan) {
   return std::ranges::all_of(plan.models, [&](const PlannedModel& model) {
     bool all = std::ranges::all_of(model.choices, [](const PlannedRun& choice) { return is_finished(choice); });
-    for (std::int64_t index = 1; all && index < plan.seeds; ++index) {
+    for (std::int64_t index = 1; all && index < plan.end_index(); ++index) {
       all = is_finished(with_seed(model.choices[best_choice(model)], index));
     }
     return all;
@@ -111,7 +111,7 @@ class RunQueue {
  public:
   RunQueue(const Plan& plan, Runs& runs) : plan_(plan), runs_(runs) {
     for (const PlannedModel& model : plan.models) {
-      total_ += model.choices.size() + static_cast<std::size_t>(plan.seeds - 1);
+      total_ += model.choices.size() + static_cast<std::size_t>(plan.end_index() - 1);
     }
   }
 
@@ -121,7 +121,7 @@ class RunQueue {
     queue_.push_back({run, fmt::format("{}{}{} ({}/{})", model.name, values, seed, ++added_, total_)});
   }
 
-  // Trains the queued runs and waits for those that other processes train. Returns false if interrupted.
+  // Trains the queued runs. Returns false if interrupted.
   bool train_all() {
     const std::vector<Entry> queue = std::exchange(queue_, {});
     for (std::size_t i = 0; i < queue.size(); ++i) {
@@ -194,7 +194,7 @@ Outcome execute(const Plan& plan, Runs& runs) {
     }
   }
   std::vector<std::pair<const PlannedModel*, PlannedRun>> others;
-  for (std::int64_t index = 1; index < plan.seeds; ++index) {
+  for (std::int64_t index = 1; index < plan.end_index(); ++index) {
     for (const auto& [model, best] : accepted) {
       others.emplace_back(model, with_seed(*best, index));
       queue.add(*model, others.back().second, false);

@@ -53,8 +53,8 @@ struct Outcome {
 };
 
 // Trains all unfinished runs: first each model with each combination of tuned values and the first seed, then each
-// model's best combination with the other seeds. A model that diverges with the first seed is not trained with other
-// seeds; the other models still are.
+// model's best combination with the other seeds (Plan::tuned_apart). A model that diverges with the first seed is not
+// trained with other seeds; the other models still are.
 Outcome execute(const Plan& plan, Runs& runs);
 
 }  // namespace headroom::compare

@@ -129,6 +129,7 @@ Plan plan_comparison(const CompareRequest& request) {
     for (const Values& values : combinations(plan.variations)) {
       model.choices.push_back(with_values(named, request.out / named.name, values, "--tune"));
     }
+    plan.tuned_apart = plan.seeds > 1 && model.choices.size() > 1;
   }
   return plan;
 }
@@ -152,8 +153,8 @@ void check_seeds(const Plan& plan) {
   constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;  // the maximum of train.seed
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
-      if (choice.config.train.seed > kMostSeed - (plan.seeds - 1)) {
-        user_error("{}: --seeds: the last of {} seeds from train.seed = {} is above {}", plan.command, plan.seeds,
+      if (choice.config.train.seed > kMostSeed - (plan.end_index() - 1)) {
+        user_error("{}: --seeds: the last of {} seeds from train.seed = {} is above {}", plan.command, plan.end_index(),
                    choice.config.train.seed, kMostSeed);
       }
     }

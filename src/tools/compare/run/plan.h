@@ -2,7 +2,8 @@
 //
 //   out/NAME                        first seed of a model
 //   out/NAME/seed_2                 its other seeds
-//   out/NAME/KEY=VALUE              first seed with tuned values ("KEY=VALUE,KEY=VALUE", sorted by key)
+//   out/NAME/KEY=VALUE              first seed with tuned values ("KEY=VALUE,KEY=VALUE", sorted by key); if several
+//                                   seeds are compared, it only selects the values
 //   out/NAME/KEY=VALUE/seed_2       its other seeds
 //   out/KEY=VALUE                   a run of a sweep; other seeds as above
 //
@@ -35,9 +36,14 @@ struct PlannedModel {
 struct Plan {
   std::vector<PlannedModel> models;
   std::vector<Variation> variations;  // tuned or varied keys with their values, formatted as in configs
-  std::int64_t seeds = 1;
-  bool may_diverge = false;         // all runs may diverge, not only tuning runs
-  const char* command = "compare";  // prefix of messages
+  std::int64_t seeds = 1;             // compared runs of each model
+  bool tuned_apart = false;           // the first seed selects the tuned values and is not compared
+  bool may_diverge = false;           // all runs may diverge, not only tuning runs
+  const char* command = "compare";    // prefix of messages
+
+  // The indices (with_seed()) of the compared runs: [first_index(), end_index()).
+  std::int64_t first_index() const { return tuned_apart ? 1 : 0; }
+  std::int64_t end_index() const { return first_index() + seeds; }
 };
 
 // Throw UserError for invalid keys or values and for seeds out of range.
