@@ -151,6 +151,7 @@ struct Inspect {
 struct Compare {
   std::vector<std::string> configs, set, prompts;
   std::vector<std::string> tune;      // "key=value,value,..."
+  std::vector<std::string> test;      // files
   std::vector<std::string> families;  // "name=config,config,...", instead of `configs`
   std::string convert;                // a run whose conversions to `to` are compared, instead of `configs`
   std::vector<std::string> to;        // configs

@@ -96,6 +96,7 @@ int run(const Compare& command, const EngineRequest& request) {
     job.variations.push_back(config::parse_variation(text, "compare: --tune"));
   }
   job.out = command.out;
+  job.test = command.test;
   job.prompts = command.prompts;
   job.sample_tokens = command.sample_tokens;
   return print(compare::compare(job), request.output);

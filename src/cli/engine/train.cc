@@ -13,15 +13,17 @@
 namespace headroom::cli {
 namespace {
 
-// The figures of the last validation. An interrupted run has often trained further, or has validated on a part only.
+// The figures of the best validation (train.keep_best) or the last one. An interrupted run has often trained further,
+// or has validated on a part only.
 std::string quality_of(const train::TrainResult& result, const tasks::Task& task) {
   if (result.validation.empty()) {
     return "not validated";
   }
-  const train::ValidationPoint& last = result.validation.back();
-  const std::string part = last.predictions > 0 ? fmt::format(", on {}", counted(last.predictions, "prediction")) : "";
+  const train::ValidationPoint& shown = *result.chosen();
+  const std::string part =
+      shown.predictions > 0 ? fmt::format(", on {}", counted(shown.predictions, "prediction")) : "";
   return fmt::format("validation {}{}", tasks::describe(result.figures(), task.figures()),
-                     last.step == result.steps ? "" : fmt::format(" (at step {}{})", last.step, part));
+                     shown.step == result.steps ? "" : fmt::format(" (at step {}{})", shown.step, part));
 }
 
 }  // namespace

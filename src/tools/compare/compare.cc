@@ -73,6 +73,31 @@ void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& 
   }
 }
 
+// Evaluates the compared runs on the request's test data.
+void test_runs(const Plan& plan, const CompareRequest& request, Runs& runs) {
+  for (const PlannedModel& model : plan.models) {
+    for (std::int64_t index = plan.first_index(); index < plan.end_index(); ++index) {
+      const PlannedRun run = with_seed(model.choices[runs.best_choice(model)], index);
+      if (const TrainedRun* trained = runs.find(run); trained != nullptr && trained->diverged.empty()) {
+        runs.test(run, request.test);
+      }
+    }
+  }
+}
+
+// Throws UserError if the test data cannot be read.
+void check_test(const CompareRequest& request, const config::Config& config, const tasks::Task& task) {
+  if (config.data.synthetic != config::Synthetic::none) {
+    user_error("compare: --test: must not be given with data.synthetic = \"{}\", which generates its rows",
+               config::name_of(config.data.synthetic));
+  }
+  const auto tokenizer = config.model.has_classes() ? nullptr : task.open(config, request.cache).tokenizer;
+  task.open_evaluation({.config = train::with_vocabulary_of(config, tokenizer.get()),
+                        .tokenizer = tokenizer,
+                        .files = request.test,
+                        .cache = request.cache});
+}
+
 // Trains the record's plan, generates the samples of a comparison and writes the page. With several ranks, all of them
 // train; the leading rank does the rest.
 CompareResult run_study(ComparisonRecord record, const CompareRequest& request) {
@@ -92,6 +117,9 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
     if (!runs.have_finished(record.plan)) {
       check_runs(record.plan, request.prompts, task, cache);  // not while runs are measured
     }
+    if (!request.test.empty()) {
+      check_test(request, first, task);
+    }
     if (const std::optional<ComparisonRecord> before =
             record_in(out)) {  // its samples remain until new ones replace them
       record.prompts = before->prompts;
@@ -104,6 +132,9 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
     group->gather("");  // no rank trains before the checks have passed
   }
   const Outcome outcome = execute(record.plan, runs);
+  if (!outcome.interrupted && !request.test.empty()) {
+    test_runs(record.plan, request, runs);
+  }
   if (leads && !outcome.interrupted) {
     if (record.kind != Kind::sweep) {
       add_samples(record, request, runs, task);

@@ -39,6 +39,7 @@ struct CompareRequest {
   std::vector<Variation> variations;
   std::filesystem::path out;         // run folders (layout: plan.h) and out/report.html
   std::filesystem::path cache;       // prepared data
+  std::vector<std::string> test;     // files: test data for the compared runs; empty: none
   std::vector<std::string> prompts;  // for the sample texts; empty: the start of the validation data
   std::int64_t sample_tokens = 120;
   std::string title = "Comparison";
@@ -120,10 +121,11 @@ Json to_json(const train::TrainResult& result, const tasks::Task& task);
 // `runs`, for each model: name, the keys of `train` and the task's headline figure (first seed), `seeds` (the keys of
 // `train` for each seed), `<figure>_mean` and `<figure>_std` over the seeds, `difference` (paired difference of the
 // validation loss from the first model: mean, low, high; null for the first model and for a single seed),
-// `<headline>_difference`, `effective_speedup` (loss, ratio, low, high, extrapolated, compute and basis: "lengths" or
-// "learning_curves"; null for the first model and if unknown), `values` (of tuned or varied keys), `tried`,
-// attention_macs, attention_memory, executed, samples. Then `notes`, `conclusion` (all sentences as one text),
-// `report`, and `scaling` if there are families.
+// `<headline>_difference`, `test_<figure>_mean` and `_std` (with test data; `test_<figure>` in each of the `seeds`),
+// `effective_speedup` (loss, ratio, low, high, extrapolated, compute and basis: "lengths" or "learning_curves"; null
+// for the first model and if unknown), `values` (of tuned or varied keys), `tried`, attention_macs, attention_memory,
+// executed, samples. Then `notes`, `conclusion` (all sentences as one text), `report`, and `scaling` if there are
+// families.
 Json to_json(const CompareResult& result);
 
 // For each run of list_runs(): name, folder, the keys of `train`, the task's headline figure, steps_wanted, diverged;

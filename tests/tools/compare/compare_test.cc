@@ -11,6 +11,8 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/store/open_model.h"
+#include "tools/compare/report/formatting.h"
 #include "tools/compare/run/run_folder.h"
 
 namespace headroom::compare {
@@ -222,6 +224,72 @@ TEST_F(CompareTest, ReportRewritesThePageWithoutTraining) {
   const std::string page = read_text_file(again.report);
   EXPECT_HAS(page, r.command);
   EXPECT_HAS(page, "Training and validation loss");
+}
+
+// A comparison whose seeds include the one that selected the rate, as older versions made them.
+TEST_F(CompareTest, ReportOfAnOlderVersionSaysHowItsValuesWereChosen) {
+  CompareRequest r = quick_request();
+  r.variations = {{"train.learning_rate", {"1e-6", "0.01"}}};
+  r.seeds = 2;
+  compare(r);
+  Json record = Json::parse(read_text_file(r.out / "comparison.json"));
+  record.erase("tuned_apart");
+  write_text_file(r.out / "comparison.json", record.dump());
+  const CompareResult before = report(r.out);
+  EXPECT_EQ(before.runs[0].trained[0].seed, 1);
+  EXPECT_HAS(to_json(before).at("conclusion").get<std::string>(), "chosen with seed 1, one of the compared seeds");
+}
+
+TEST_F(CompareTest, ASecondProcessIsRefused) {
+  const CompareRequest r = quick_request();
+  const FolderLock first(r.out);
+  EXPECT_HAS(refusal(r), "in use by");
+}
+
+// The figures are those of the best validation, and so is the test.
+TEST_F(CompareTest, FiguresAreOfTheBestValidationIfItsParametersAreKept) {
+  CompareRequest r = request();
+  for (NamedConfig& named : r.configs) {
+    named.config.train.learning_rate = 0.25;  // too large for the last steps
+    named.config.train.warmup_steps = 6;
+    named.config.train.keep_best = true;
+  }
+  r.seeds = 2;
+  r.test = {(folder_ / "train.txt").string()};
+  const CompareResult result = compare(r);
+  for (const ComparedRun& run : result.runs) {
+    for (const TrainedRun& trained : run.trained) {
+      const auto best = std::ranges::min_element(
+          trained.result.validation, {},
+          [](const train::ValidationPoint& point) { return tasks::figure(point.figures, "loss"); });
+      EXPECT_LT(best->step, 6) << "it was better in between";
+      EXPECT_EQ(trained.result.best_step, best->step);
+      EXPECT_EQ(trained.result.figures().at("loss"), best->figures.at("loss"));
+    }
+  }
+  EXPECT_HAS(fmt::format("{}", fmt::join(result.notes, " ")), "those of each run's best validation");
+  const ComparedRun& first = result.runs.front();
+  const store::OpenedModel opened = store::open_model((first.folder / "checkpoints" / "best.safetensors").string(), {});
+  const tasks::Task& task = first.task();
+  const auto data =
+      task.open_evaluation({.config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = r.test});
+  const tasks::Figures figures = task.figures_of(data->evaluate(*opened.model, {.context = opened.context}).sums);
+  EXPECT_EQ(first.tests_over_seeds("loss").front(), figures.at("loss"));
+  EXPECT_EQ(first.trained[0].test.data, data->identity());
+  const Json json = to_json(result).at("runs").at(0);
+  EXPECT_EQ(json.at("seeds").at(0).at("test_loss"), figures.at("loss"));
+  EXPECT_NEAR(json.at("test_perplexity_mean").get<double>(), mean(first.tests_over_seeds("perplexity")), 1e-12);
+  const std::string table = render_table(result);
+  EXPECT_HAS(table, with_deviation(first.tests_over_seeds("perplexity")));
+  EXPECT_HAS(table, with_deviation(first.over_seeds("perplexity")));
+  EXPECT_EQ(render_table(report(r.out)), table);
+  const auto written = fs::last_write_time(first.folder / "test.json");
+  EXPECT_EQ(render_table(compare(r)), table);
+  EXPECT_EQ(fs::last_write_time(first.folder / "test.json"), written) << "it is not measured again";
+  r.test = {(folder_ / "nowhere.txt").string()};
+  r.out = folder_ / "unused";
+  EXPECT_HAS(refusal(r), "nowhere.txt");
+  EXPECT_FALSE(fs::exists(r.out / "four")) << "before the first step";
 }
 
 TEST_F(CompareTest, ReportShowsWhatHasFinished) {

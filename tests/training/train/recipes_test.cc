@@ -195,7 +195,7 @@ class TrainRecipes : public ::testing::Test {
                                               .files = {},
                                               .cache = folder_ / "cache"});
       const tasks::Figures figures = task.figures_of(data->evaluate(*opened.model, {.context = opened.context}).sums);
-      const double was = result.figures().at("loss"), is = figures.at("loss");
+      const double was = result.validation.back().figures.at("loss"), is = figures.at("loss");
       if (opened.checkpoint.step != 2 || !(std::abs(is - was) < 1e-4)) {
         return fmt::format("step {}, loss {} where the run's is {}", opened.checkpoint.step, is, was);
       }

@@ -165,8 +165,11 @@ Conclusion conclude_single(const ComparedRun& run) {
     points.push_back(fmt::format("{} has not been validated yet, after {}.", run.name, after));
   } else {
     const std::string seeds = values.size() < 2 ? "" : fmt::format(" (mean and deviation of {} seeds)", values.size());
-    points.push_back(fmt::format("{} has a validation {} of {}{} after {}.", run.name, kind.words,
-                                 with_deviation(values), seeds, after));
+    const std::string best = run.result().best_step
+                                 ? fmt::format(", the best of its validations, at step {},", *run.result().best_step)
+                                 : "";
+    points.push_back(fmt::format("{} has a validation {} of {}{}{} after {}.", run.name, kind.words,
+                                 with_deviation(values), seeds, best, after));
   }
   for (const std::string& more : {earlier_best(run), effort_sentence(run)}) {
     if (!more.empty()) {

@@ -43,6 +43,12 @@ struct Origin {
   train::RunData data = {};
 };
 
+// The figures of a run on test data, which it was not validated on.
+struct TestResult {
+  std::string data;  // its identity; empty: not tested
+  tasks::Figures figures;
+};
+
 // One training run, as its run folder records it.
 struct TrainedRun {
   std::int64_t seed = 1;
@@ -50,6 +56,7 @@ struct TrainedRun {
   RunLog log;
   Origin origin;
   std::string finished;  // date and time; empty: not finished
+  TestResult test = {};
   std::string diverged;  // description of the loss or gradient that was not finite; empty: the run did not diverge
 };
 
@@ -83,8 +90,9 @@ struct ComparedRun {
   const tasks::Task& task() const;
   const tasks::FigureKind& headline_kind() const { return tasks::headline(task().figures()); }
   const train::TrainResult& result() const { return trained.front().result; }  // of the first seed
-  // Returns a figure of the last validation for each seed; NaN where it is missing.
+  // Returns a figure of each seed (TrainResult::figures()); NaN where it is missing.
   std::vector<double> over_seeds(const std::string& figure) const;
+  std::vector<double> tests_over_seeds(const std::string& figure) const;  // likewise, on the test data
   double headline() const;  // mean over the seeds of the task's headline figure
   bool has_figure() const;  // headline() is finite: every seed was validated and none diverged
   // compares headline(); a run with a figure is better than one without

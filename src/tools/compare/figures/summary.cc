@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "conclusions.h"
 #include "foundation/core/text/format.h"
@@ -28,6 +29,10 @@ const tasks::Task& ComparedRun::task() const {
 
 std::vector<double> ComparedRun::over_seeds(const std::string& figure) const {
   return transformed(trained, [&](const TrainedRun& run) { return tasks::figure(run.result.figures(), figure); });
+}
+
+std::vector<double> ComparedRun::tests_over_seeds(const std::string& figure) const {
+  return transformed(trained, [&](const TrainedRun& run) { return tasks::figure(run.test.figures, figure); });
 }
 
 double ComparedRun::headline() const {
@@ -236,6 +241,29 @@ std::vector<std::string> notes_on(const CompareResult& result, const std::set<st
   }
   if (machines.size() > 1) {
     sentences.push_back(fmt::format("Times and memory were measured on different machines: {}.", enumerated(machines)));
+  }
+  std::set<std::string> tested;
+  for (const ComparedRun& run : result.runs) {
+    for (const TrainedRun& trained : run.trained) {
+      tested.insert(trained.test.data);
+    }
+  }
+  tested.erase("");
+  if (!tested.empty()) {
+    sentences.push_back(fmt::format(
+        "{} with the parameters that the validation figures are of: {}.",
+        tested.size() == 1 ? "Test figures were measured" : "Test figures are of different data and were measured",
+        enumerated({tested.begin(), tested.end()})));
+  }
+  std::vector<std::string> best, last;  // names of the runs, by the validation that their figures are from
+  for (const ComparedRun& run : result.runs) {
+    (run.result().best_step ? best : last).push_back(run.name);
+  }
+  if (!best.empty()) {
+    sentences.push_back(last.empty() ? "Figures are those of each run's best validation (train.keep_best)."
+                                     : fmt::format("Figures are those of the best validation of {} (train.keep_best), "
+                                                   "but of the last one of {}.",
+                                                   enumerated(best), enumerated(last)));
   }
   // All runs share the data and the tokenizer.
   const double unknown = result.runs.empty() ? 0.0 : tasks::figure(result.runs[0].result().figures(), "unknown_share");

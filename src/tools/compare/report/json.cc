@@ -37,11 +37,16 @@ Json as_json(const std::optional<Interval>& interval) {
 void add_statistics(const ComparedRun& run, const ComparedRun& first, Json& json) {
   const std::vector<tasks::FigureKind>& kinds = run.task().figures();
   const tasks::FigureKind& headline = tasks::headline(kinds);
-  const auto add = [&](const std::string& name, const std::string& figure) {
-    const std::vector<double> values = run.over_seeds(figure);
+  const auto add_values = [&](const std::string& name, const std::vector<double>& values) {
     json[name + "_mean"] = mean(values);
     json[name + "_std"] = sample_deviation(values);
   };
+  const auto add = [&](const std::string& name, const std::string& figure) {
+    add_values(name, run.over_seeds(figure));
+  };
+  for (const auto& [figure, value] : run.trained.front().test.figures) {
+    add_values("test_" + figure, run.tests_over_seeds(figure));
+  }
   for (const tasks::FigureKind& kind : kinds) {
     if (kind.always || std::isfinite(mean(run.over_seeds(kind.name)))) {
       add(kind.metric, kind.name);
@@ -71,6 +76,9 @@ Json as_json(const ComparedRun& run, const ComparedRun& first) {
     Json seed = {{"seed", trained.seed}};
     seed.update(to_json(trained.result, run.task()));
     seed["machine"] = trained.origin.machine;
+    for (const auto& [figure, value] : trained.test.figures) {
+      seed["test_" + figure] = value;
+    }
     interrupted = interrupted || trained.result.interrupted;
     json["seeds"].push_back(std::move(seed));
   }

@@ -33,6 +33,7 @@ class TableBuilder {
     add_names();
     add_counted();
     add_figures();
+    add_tests();
     add_speedups();
     add_measured();
     for (std::size_t r = 0; r < table_.rows.size(); ++r) {
@@ -66,6 +67,7 @@ class TableBuilder {
   void add_names();
   void add_counted();
   void add_figures();
+  void add_tests();
   void add_speedups();
   void add_measured();
   void mark_best();  // in the last column
@@ -152,8 +154,7 @@ Column heading_of(const tasks::FigureKind& kind) {
                       .about = About::quality};
 }
 
-Cell figure_cell(const ComparedRun& run, const tasks::FigureKind& kind) {
-  const std::vector<double> values = run.over_seeds(kind.name);
+Cell figure_cell(const ComparedRun& run, const tasks::FigureKind& kind, const std::vector<double>& values) {
   const double value = mean(values);
   const bool headline = kind.shown == tasks::Shown::headline;
   return {.text = !std::isfinite(value) ? (diverged(run) ? "diverged" : kUnknown)
@@ -167,12 +168,22 @@ void TableBuilder::add_figures() {
     return headline_difference(run, first_).has_value();
   });
   for (const tasks::FigureKind& kind : tasks::shown_in_tables(first_.task().figures())) {
-    add(heading_of(kind), [&](const ComparedRun& run) { return figure_cell(run, kind); });
+    add(heading_of(kind), [&](const ComparedRun& run) { return figure_cell(run, kind, run.over_seeds(kind.name)); });
     if (kind.shown == tasks::Shown::headline && intervals) {
       add({.above = "paired", .name = "difference", .about = About::quality}, [&](const ComparedRun& run) {
         const std::optional<Interval> difference = headline_difference(run, first_);
         return Cell{.text = &run == &first_ || !difference ? "" : interval_text(*difference)};
       });
+    }
+  }
+}
+
+void TableBuilder::add_tests() {
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(first_.task().figures())) {
+    const auto tested = [&](const ComparedRun& run) { return std::isfinite(mean(run.tests_over_seeds(kind.name))); };
+    if (std::ranges::any_of(result_.runs, tested)) {
+      add({.above = "test", .name = kind.words, .better = kind.better, .about = About::quality},
+          [&](const ComparedRun& run) { return figure_cell(run, kind, run.tests_over_seeds(kind.name)); });
     }
   }
 }

@@ -13,8 +13,10 @@
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
+#include "headroom/store/open_model.h"
 #include "run_folder.h"
 #include "tools/compare/report/formatting.h"
+#include "training/train/record/writer.h"
 
 namespace headroom::compare {
 namespace {
@@ -62,6 +64,30 @@ const TrainedRun* Runs::find(const PlannedRun& run) {
     found = known_.emplace(run.folder, read_finished_run(run.folder, run.config, task_)).first;
   }
   return found == known_.end() ? nullptr : &found->second;
+}
+
+void Runs::test(const PlannedRun& run, const std::vector<std::string>& files) {
+  TrainedRun& trained = known_.at(run.folder);
+  const bool best = trained.result.best_step.has_value();
+  const store::OpenedModel opened = store::open_model((best ? train::best_file(run.folder) : run.folder).string(), {});
+  const config::TrainOptions& options = opened.config().train;
+  const auto data = task_.open_evaluation(
+      {.config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = files, .cache = cache_});
+  if (trained.test.data == data->identity()) {
+    return;
+  }
+  const tasks::Evaluation evaluation = data->evaluate(*opened.model, {.batch_size = options.batch_size,
+                                                                      .batch_tokens = options.batch_tokens,
+                                                                      .context = opened.context,
+                                                                      .show_progress = true,
+                                                                      .group = group_});
+  if (!evaluation.complete) {
+    throw InterruptedError("compare: interrupted while testing; repeat the command to continue");
+  }
+  trained.test = {.data = data->identity(), .figures = task_.figures_of(evaluation.sums)};
+  if (group_->leads()) {
+    write_test(trained.test, run.folder);
+  }
 }
 
 double Runs::headline(const PlannedRun& run) {

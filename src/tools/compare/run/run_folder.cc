@@ -48,6 +48,7 @@ std::int64_t count(const Json& value) {
 }
 
 constexpr const char* kPredictions = "predictions";  // of a validation of part of the data
+constexpr const char* kBestStep = "best_step";
 
 train::TrainResult result_from(const Json& json, const tasks::Task& task) {
   train::TrainResult r;
@@ -71,10 +72,29 @@ train::TrainResult result_from(const Json& json, const tasks::Task& task) {
     }
     tasks::complete(read.figures, task.figures());
   }
-  if (!r.validation.empty()) {  // the last point has figures that the list of points may lack
-    r.validation.back().figures.merge(tasks::read_metrics(json, task.figures()));
+  if (json.contains(kBestStep)) {
+    r.best_step = count(json.at(kBestStep));
+  }
+  if (!r.validation.empty()) {  // the list of points may lack some of the result's figures
+    r.validation[static_cast<std::size_t>(r.chosen() - r.validation.begin())].figures.merge(
+        tasks::read_metrics(json, task.figures()));
   }
   return r;
+}
+
+TestResult read_test(const std::filesystem::path& folder, const tasks::Task& task) {
+  const std::filesystem::path file = folder / kTestFile;
+  TestResult test;
+  if (std::filesystem::exists(file)) {
+    const Json json = parse_json(read_text_file(file), file.string());
+    test.data = json.at("data").get<std::string>();
+    for (const tasks::FigureKind& kind : task.figures()) {
+      if (json.contains(kind.name)) {
+        test.figures[kind.name] = number(json.at(kind.name));
+      }
+    }
+  }
+  return test;
 }
 
 std::string text_of(const Json& line, const char* key) {
@@ -181,6 +201,7 @@ TrainedRun train_run(train::TrainRequest request, const std::string& command) {
     run.origin.data = data;
     if (leads) {
       std::filesystem::remove(folder / kResultFile);  // of fewer steps
+      std::filesystem::remove(folder / kTestFile);
       Json json;
       add_origin(run.origin, json);
       write_text_file(folder / kOriginFile, to_json_line(json) + "\n");
@@ -216,6 +237,9 @@ Json to_json(const train::TrainResult& r, const tasks::Task& task) {
   json["peak_memory_bytes"] = known(r.peak_memory_bytes > 0, r.peak_memory_bytes);
   json["parameters"] = r.parameters;
   json["parameters_sha256"] = known(!r.parameters_sha256.empty(), r.parameters_sha256);
+  if (r.best_step) {
+    json[kBestStep] = *r.best_step;
+  }
   return json;
 }
 
@@ -229,11 +253,18 @@ TrainedRun read_finished_run(const std::filesystem::path& folder, const config::
             .log = read_run_log(folder, task),
             .origin = origin_from(json),
             .finished = json.value("finished", ""),
+            .test = read_test(folder, task),
             .diverged = json.value("diverged", "")};
   } catch (const Json::exception&) {
   } catch (const InvalidResult&) {
   }
   user_error("{}: is not the result of a finished run; remove it to train this model again", file.string());
+}
+
+void write_test(const TestResult& test, const std::filesystem::path& folder) {
+  Json json = test.figures;
+  json["data"] = test.data;
+  write_text_file(folder / kTestFile, to_json_line(json) + "\n");
 }
 
 train::RunData recorded_data(const std::filesystem::path& folder) {

@@ -12,6 +12,7 @@ namespace headroom::compare {
 
 inline constexpr const char* kOriginFile = "run.json";
 inline constexpr const char* kResultFile = "result.json";
+inline constexpr const char* kTestFile = "test.json";  // TestResult
 
 // Trains and writes both files. A run that diverges is returned with `diverged`. `request.opened` and
 // `request.finished` must not be set. `command`: the command line, if it is about this run alone.
@@ -27,6 +28,8 @@ TrainedRun read_finished_run(const std::filesystem::path& folder, const config::
 // Like read_finished_run(), for a run that may be unfinished: then the last logged values are used as its result.
 // `config` must be the folder's.
 TrainedRun read_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task);
+
+void write_test(const TestResult& test, const std::filesystem::path& folder);
 
 // Returns the identity of the data that the folder's run was trained with; empty if it is not recorded.
 train::RunData recorded_data(const std::filesystem::path& folder);

@@ -383,7 +383,8 @@ TrainResult Run::result() const {
           .parameters = model_->parameters().count(),
           .parameters_sha256 = parameters_sha256(model_->parameters()),
           .interrupted = stops(),
-          .validation = history_.validations};
+          .validation = history_.validations,
+          .best_step = config_.train.keep_best ? history_.best_step : std::nullopt};
 }
 
 }  // namespace headroom::train

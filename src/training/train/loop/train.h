@@ -1,11 +1,13 @@
 // Trains a model from a config and writes a run folder.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,9 +37,15 @@ struct TrainResult {
   std::string parameters_sha256;  // parameters_sha256() in state.h
   bool interrupted = false;       // Ctrl-C: a checkpoint was written
   std::vector<ValidationPoint> validation;
+  std::optional<std::int64_t> best_step;  // with train.keep_best: that of the best validation
 
-  // Returns the figures of the last validation; empty if there is none.
-  tasks::Figures figures() const { return validation.empty() ? tasks::Figures() : validation.back().figures; }
+  // Returns the figures of the best validation, without train.keep_best of the last one; empty if there is none.
+  tasks::Figures figures() const { return validation.empty() ? tasks::Figures() : chosen()->figures; }
+  // Returns the validation with these figures; there must be one.
+  std::vector<ValidationPoint>::const_iterator chosen() const {
+    const auto best = std::ranges::find(validation, best_step, &ValidationPoint::step);
+    return best == validation.end() ? validation.end() - 1 : best;
+  }
 };
 
 // What a run reads, each as the description that identifies its content; empty without a tokenizer.
