@@ -132,7 +132,7 @@ double training_seconds(const CompareRequest& request) {
 
 // Sets the steps of the language models; an unfinished demo keeps the steps that it started with.
 void set_length(CompareRequest& request, const CompareRequest& lookups) {
-  constexpr double kWhole = 570.0, kFurther = 1.05;  // seconds; factor for validations, checkpoints and samples
+  constexpr double kWhole = 570.0, kFurther = 1.2;  // seconds; factor for validations, checkpoints and samples
   constexpr std::int64_t kLeast = 300;
   const std::filesystem::path begun = request.out / request.configs.front().name / "config.toml";
   std::int64_t steps = request.configs.front().config.train.steps;

@@ -168,7 +168,7 @@ Charts charts_of(const CompareResult& result, const std::string& what) {
   return charts;
 }
 
-// Whether validations before the last read only a part of the data.
+// Whether the points of the learning curves read only a part of the data.
 bool validates_in_part(const ComparedRun& run) {
   return std::ranges::any_of(run.trained, [](const TrainedRun& trained) {
     return std::ranges::any_of(trained.result.validation,
