@@ -136,7 +136,7 @@ TEST(EffectiveSpeedup, IsNotGivenForModelsAtChance) {
 TEST(EffectiveSpeedup, IsNotGivenIfTheErrorsHideTheTime) {
   const Points flat = {{1.0, 0.504}, {2.0, 0.502}, {4.0, 0.500}}, falls = {{1.0, 0.64}, {2.0, 0.56}, {4.0, 0.500}};
   EXPECT_HAS(effective_speedups({two_classes("falls", falls, 0.003), two_classes("flat", flat, 0.003)}).reason,
-             "the time in which flat reaches a loss of 0.5000 uncertain by more than a factor of 2");
+             "the time in which flat reaches a loss of 0.5000 is uncertain by more than a factor of 2");
   EXPECT_EQ(effective_speedups({two_classes("falls", falls, 0.003), two_classes("flat", flat, 0.0)}).basis,
             Basis::curves)
       << "without errors";

@@ -72,9 +72,10 @@ std::string why_flat(const ComparedRun& first, const ComparedRun& run) {
     for (const auto& [name, curve] : {std::pair(&first.name, &other), std::pair(&run.name, &own)}) {
       if (is_flat(loss, *curve)) {
         return fmt::format(
-            "the standard error of its losses, {:.1g}, leaves the time in which {} reaches a loss of {} uncertain by "
-            "more than a factor of {:.0f}",
-            curve->back().error, *name, format_decimal(loss, 4), kMostUncertain);
+            "the time in which {} reaches a loss of {} is uncertain by more than a factor of {:.0f}, because its "
+            "losses "
+            "have a standard error of {:.1g}",
+            *name, format_decimal(loss, 4), kMostUncertain, curve->back().error);
       }
     }
   }
