@@ -33,14 +33,10 @@ at::Tensor visible_keys(const AttentionMask& mask, const c10::SymInt& n_queries,
 
 namespace {
 
-// torch's matmul rounds differently for other numbers of queries, keys and matrices. While ManyRows is active, each
-// head is multiplied on its own and in blocks of keys, so that a query's results depend neither on its company nor on
-// later keys.
+// torch's matmul rounds differently for other numbers of queries, keys and matrices. `in_blocks`, each head is
+// multiplied on its own and in blocks of keys, so that a query's results depend neither on its company nor on later
+// keys.
 constexpr std::int64_t kKeysAtOnce = 64;
-
-bool in_blocks(const at::Tensor& queries) {
-  return ManyRows::active() && queries.is_cpu();
-}
 
 // Returns multiply(a, b) of all heads of a [B, H, ...] and b [B or 1, H, ...].
 template <class Multiply>
@@ -54,6 +50,10 @@ at::Tensor by_head(const at::Tensor& a, const at::Tensor& b, const Multiply& mul
   return at::stack(all).unflatten(0, {a.size(0), a.size(1)});
 }
 
+at::Tensor at_least_float(const at::Tensor& t) {
+  return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat);
+}
+
 // Returns `t` [S, ...] with zeros up to a multiple of kKeysAtOnce, in blocks.
 std::vector<at::Tensor> key_blocks(const at::Tensor& t) {
   const std::int64_t padding = ceil_div(t.size(0), kKeysAtOnce) * kKeysAtOnce - t.size(0);
@@ -61,8 +61,8 @@ std::vector<at::Tensor> key_blocks(const at::Tensor& t) {
 }
 
 // Returns q k^T, [B, H, T, S].
-at::Tensor products(const at::Tensor& q, const at::Tensor& k) {
-  if (!in_blocks(q)) {
+at::Tensor products(const at::Tensor& q, const at::Tensor& k, bool in_blocks) {
+  if (!in_blocks) {
     return q.matmul(k.transpose(2, 3));
   }
   return by_head(q, k, [](const at::Tensor& queries, const at::Tensor& keys) {
@@ -73,26 +73,23 @@ at::Tensor products(const at::Tensor& q, const at::Tensor& k) {
 }
 
 // Returns p v, [B, H, T, w].
-at::Tensor weighted_sums(const at::Tensor& p, const at::Tensor& v) {
-  if (!in_blocks(p)) {
+at::Tensor weighted_sums(const at::Tensor& p, const at::Tensor& v, bool in_blocks) {
+  if (!in_blocks) {
     return p.matmul(v);
   }
   return by_head(p, v, [](const at::Tensor& weights, const at::Tensor& values) {
-    const std::vector<at::Tensor> by_key = key_blocks(weights.t()), blocks = key_blocks(values);
-    at::Tensor sum = at::zeros({weights.size(0), values.size(1)}, values.options());
+    const std::vector<at::Tensor> by_key = key_blocks(at_least_float(weights).t()),
+                                  blocks = key_blocks(at_least_float(values));
+    at::Tensor sum = at::zeros({weights.size(0), values.size(1)}, blocks[0].options());
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       sum = sum + ops::linear(by_key[i].t().contiguous(), blocks[i]);
     }
-    return sum;
+    return sum.to(values.scalar_type());
   });
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMaxExponent = 60.0;  // limits components with prior 0, whose score may be far above the others
-
-at::Tensor at_least_float(const at::Tensor& t) {
-  return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat);
-}
 
 at::Tensor squared_length(const at::Tensor& t) {
   return at_least_float(t).square().sum(-1);
@@ -102,7 +99,7 @@ at::Tensor squared_length(const at::Tensor& t) {
 at::Tensor component_score(const AttentionInputs& in, const at::Tensor& key, std::int64_t r) {
   const Mixture& mixture = *in.mixture;
   const at::Tensor k = for_every_head(key, in.q.sym_size(1));
-  const at::Tensor product = at_least_float(products(in.q, k));
+  const at::Tensor product = at_least_float(in.q.matmul(k.transpose(2, 3)));
   if (!mixture.coefficient) {
     return product * in.scale;
   }
@@ -208,25 +205,14 @@ at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& visible, c
   return s.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0);
 }
 
-at::Tensor content_scores(const AttentionInputs& in, const Visit& visit) {
+at::Tensor content_scores(const AttentionInputs& in, const Visit& visit, bool in_blocks) {
   if (in.mixture) {
     return mixture_scores(in, visit);
   }
-  return products(in.q, for_every_head(in.k, in.q.sym_size(1))) * in.scale;
+  return products(in.q, for_every_head(in.k, in.q.sym_size(1)), in_blocks) * in.scale;
 }
 
-}  // namespace
-
-at::Tensor attention_reference(const AttentionInputs& given, const Visit& visit) {
-  const AttentionInputs in = given.difference ? with_terms_of_matrices(given) : given;
-  const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
-  const auto softmax = [&](const at::Tensor& scores, const at::Tensor& visible) {
-    return masked_softmax(scores, visible, sink_of(in, scores.options()), may_be_blind);
-  };
-  return weighted_attention(in, softmax, visit);
-}
-
-at::Tensor weighted_attention(const AttentionInputs& given, const Weigh& weigh, const Visit& visit) {
+at::Tensor attend(const AttentionInputs& given, const Weigh& weigh, const Visit& visit, bool in_blocks) {
   AttentionInputs in = given;
   if (in.difference) {
     check_difference(in);
@@ -237,9 +223,9 @@ at::Tensor weighted_attention(const AttentionInputs& given, const Weigh& weigh, 
   const auto shown = [&](AttentionStage stage, at::Tensor value) {
     return visit ? visit(stage, std::move(value)) : value;
   };
-  at::Tensor scores = content_scores(in, visit);
+  at::Tensor scores = content_scores(in, visit, in_blocks);
   if (in.r) {
-    scores = scores + skew(products(*in.q_position, in.r->unsqueeze(0)), n_keys) * in.scale;
+    scores = scores + skew(products(*in.q_position, in.r->unsqueeze(0), in_blocks), n_keys) * in.scale;
   }
   if (scores.scalar_type() == at::kBFloat16 || scores.scalar_type() == at::kHalf) {
     scores = scores.to(at::kFloat);
@@ -257,11 +243,26 @@ at::Tensor weighted_attention(const AttentionInputs& given, const Weigh& weigh, 
       shown(AttentionStage::probs, weigh(composed, visible_keys(in.mask, n_queries, n_keys, in.q.device())));
   if (in.difference && visit) {  // the weights that multiply the values are a difference of matrices
     const at::Tensor difference = shown(AttentionStage::probs_composed, subtract_second(p, *in.difference));
-    return weighted_sums(difference.to(in.v.scalar_type()), for_every_head(in.v, n_heads / 2));
+    return weighted_sums(difference.to(in.v.scalar_type()), for_every_head(in.v, n_heads / 2), in_blocks);
   }
   const at::Tensor p_composed = shown(AttentionStage::probs_composed, in.post ? apply_head_map(*in.post, p) : p);
-  const at::Tensor o = weighted_sums(p_composed.to(in.v.scalar_type()), for_every_head(in.v, n_heads));
+  const at::Tensor o = weighted_sums(p_composed.to(in.v.scalar_type()), for_every_head(in.v, n_heads), in_blocks);
   return in.difference ? subtract_second(o, *in.difference) : o;
+}
+
+}  // namespace
+
+at::Tensor attention_reference(const AttentionInputs& given, const Visit& visit) {
+  const AttentionInputs in = given.difference ? with_terms_of_matrices(given) : given;
+  const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
+  const auto softmax = [&](const at::Tensor& scores, const at::Tensor& visible) {
+    return masked_softmax(scores, visible, sink_of(in, scores.options()), may_be_blind);
+  };
+  return attend(in, softmax, visit, /*in_blocks=*/false);
+}
+
+at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, const Visit& visit) {
+  return attend(in, weigh, visit, ManyRows::active() && in.q.is_cpu());
 }
 
 }  // namespace headroom::ops
