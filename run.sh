@@ -20,7 +20,7 @@ test_packages=('pytest==8.*' 'tensorboard==2.*' 'sacrebleu==2.*' 'transformers==
 
 system_packages=(build-essential cmake ninja-build ccache python3-venv libtomlplusplus-dev libcli11-dev
   nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libssl-dev zlib1g-dev libzstd-dev libpng-dev libjpeg-dev libhwy-dev libgtest-dev libbenchmark-dev
-  libcpp-httplib-dev libtcmalloc-minimal4)
+  libcpp-httplib-dev libgloo-dev libtcmalloc-minimal4)
 
 # Nothing is written outside the repository.
 export CCACHE_DIR=${CCACHE_DIR:-$here/.cache/ccache}

@@ -25,7 +25,8 @@
 namespace headroom::parallel {
 namespace {
 
-constexpr std::uint32_t kGatherTag = kFirstUncountedTag + (std::uint32_t{1} << 30) - 2;  // the length; + 1: the text
+// Tags of gather(): the length of a text, and the text.
+constexpr std::uint32_t kLengthTag = (std::uint32_t{1} << 31) - 2, kTextTag = kLengthTag + 1;
 constexpr auto kLongTimeout = std::chrono::hours(12);
 constexpr auto kConnectTimeout = std::chrono::minutes(5);
 constexpr auto kStoreTimeout = std::chrono::seconds(5);
@@ -132,7 +133,7 @@ Transfer GlooGroup::start(int peer, const Begin& begin) {
 Transfer GlooGroup::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
   return start(to, [&](Connection& connection) {
     std::vector<at::Tensor> one = {tensor.detach()};
-    connection.traffic.sent += tag < kFirstUncountedTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    connection.traffic.sent += tag < kLengthTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
     return connection.gloo->send(one, to, static_cast<int>(tag));
   });
 }
@@ -140,15 +141,9 @@ Transfer GlooGroup::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
 Transfer GlooGroup::receive(at::Tensor tensor, int from, std::uint32_t tag) {
   return start(from, [&](Connection& connection) {
     std::vector<at::Tensor> one = {tensor.detach()};
-    connection.traffic.received += tag < kFirstUncountedTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    connection.traffic.received += tag < kLengthTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
     return connection.gloo->recv(one, from, static_cast<int>(tag));
   });
-}
-
-void GlooGroup::add_traffic(const Traffic& more) {
-  const std::lock_guard lock(connection_->mutex);
-  connection_->traffic.sent += more.sent;
-  connection_->traffic.received += more.received;
 }
 
 GlooGroup::Traffic GlooGroup::traffic() const {
@@ -167,9 +162,9 @@ std::vector<std::string> GlooGroup::gather(const std::string& mine) {
   std::vector<Transfer> sent;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer != rank_) {
-      sent.push_back(send(header, peer, kGatherTag));
+      sent.push_back(send(header, peer, kLengthTag));
       if (length > 0) {
-        sent.push_back(send(body, peer, kGatherTag + 1));
+        sent.push_back(send(body, peer, kTextTag));
       }
     }
   }
@@ -179,7 +174,7 @@ std::vector<std::string> GlooGroup::gather(const std::string& mine) {
     if (peer != rank_) {
       auto& [tensor, transfer] = headers[static_cast<std::size_t>(peer)];
       tensor = at::empty({static_cast<std::int64_t>(sizeof length)}, at::kByte);
-      transfer = receive(tensor, peer, kGatherTag);
+      transfer = receive(tensor, peer, kLengthTag);
     }
   }
   for (int peer = 0; peer < size_; ++peer) {
@@ -192,7 +187,7 @@ std::vector<std::string> GlooGroup::gather(const std::string& mine) {
     std::memcpy(&theirs, tensor.const_data_ptr(), sizeof theirs);
     if (theirs > 0) {
       const at::Tensor text = at::empty({theirs}, at::kByte);
-      receive(text, peer, kGatherTag + 1).wait();
+      receive(text, peer, kTextTag).wait();
       all[static_cast<std::size_t>(peer)].assign(static_cast<const char*>(text.const_data_ptr()),
                                                  static_cast<std::size_t>(theirs));
     }

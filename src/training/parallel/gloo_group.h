@@ -38,9 +38,6 @@ class PeerError : public Error {
   using Error::Error;
 };
 
-// Messages with this tag or a higher one are not counted as traffic.
-inline constexpr std::uint32_t kFirstUncountedTag = std::uint32_t{1} << 30;
-
 class GlooGroup : public ProcessGroup {
  public:
   GlooGroup();  // a group of one rank
@@ -61,7 +58,6 @@ class GlooGroup : public ProcessGroup {
     std::int64_t sent = 0, received = 0;
   };
   Traffic traffic() const;
-  void add_traffic(const Traffic& more);  // for transfers that bypass send() and receive()
 
   // Limits every wait for another rank. The default is hours, because one rank may prepare data or write a report while
   // the others wait; use_long_timeout() restores it.
@@ -75,7 +71,6 @@ class GlooGroup : public ProcessGroup {
  private:
   class Connection;
   friend void init_process_group();
-  friend class SharedBuffer;
   template <class Begin>
   Transfer start(int peer, const Begin& begin);
   std::chrono::milliseconds timeout() const;

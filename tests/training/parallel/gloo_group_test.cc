@@ -12,8 +12,6 @@
 #include <string>
 #include <thread>
 
-#include "training/parallel/shared_buffer.h"
-
 namespace headroom::parallel {
 namespace {
 
@@ -111,34 +109,6 @@ TEST(GlooGroup, names_a_rank_that_exceeds_the_timeout) {
     group.set_timeout(std::chrono::seconds(1));
     const at::Tensor never = at::zeros({1});
     return fails_because_of(1, [&] { group.receive(never, 1, 7).wait(); });
-  });
-  EXPECT_EQ(statuses, std::vector<int>(2, kPassed));
-}
-
-TEST(SharedBuffer, sends_ranges_and_signals) {
-  const auto statuses = run_ranks(2, [](GlooGroup& group) {
-    const SharedBuffer buffer(group, {.elements = 100, .tags = 2, .first_tag = 0});
-    const int other = 1 - group.rank();
-    const SharedBuffer::Range own{.begin = 50 * group.rank(), .end = 50 * (group.rank() + 1), .tag = 0},
-        theirs{.begin = 50 * other, .end = 50 * (other + 1), .tag = 0};
-    buffer.elements().narrow(0, own.begin, own.count()).fill_(group.rank() + 1.0);
-    Transfer sent = buffer.send(own, other);
-    SharedBuffer::Incoming incoming = buffer.receive(theirs, other, at::zeros({50}));
-    incoming.wait();
-    const at::Tensor part = incoming.take(10, at::zeros({5}));
-    sent.wait();
-    buffer.signal(1, other).wait();
-    buffer.receive_signal(1, other).wait();  // the other rank has read this one's range
-    return part.eq(other + 1.0).all().item<bool>() && group.traffic().sent == 200 && group.traffic().received == 200;
-  });
-  EXPECT_EQ(statuses, std::vector<int>(2, kPassed));
-}
-
-TEST(SharedBuffer, names_a_rank_that_has_exited) {
-  const auto statuses = run_ranks(2, [](GlooGroup& group) {
-    const SharedBuffer buffer(group, {.elements = 1});
-    return !group.leads() ||
-           fails_because_of(1, [&] { buffer.receive({.begin = 0, .end = 1}, 1, at::zeros({1})).wait(); });
   });
   EXPECT_EQ(statuses, std::vector<int>(2, kPassed));
 }

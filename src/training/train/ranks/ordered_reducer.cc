@@ -19,7 +19,6 @@
 #include "headroom/core/files.h"
 #include "headroom/ops/optimizers.h"
 #include "step_message.h"
-#include "training/parallel/shared_buffer.h"
 
 namespace headroom::train {
 namespace {
@@ -51,14 +50,12 @@ class OrderedReducer : public GradientReducer {
         buffers_.emplace(made.name, made.tensor);
       }
     }
-    awaits_reduced_.resize(static_cast<std::size_t>(group.size()));
     move_into_buffers();
     order_own_buckets(owned_shards(parameters_, options.optimizer, group));
-    receiver_ = std::make_unique<Receiver>(group, Receiver::Work{.gradients = gradients_,
-                                                                 .reduced_tag = reduced_tag(),
-                                                                 .buckets = own_buckets_,
-                                                                 .accumulators = accumulators_,
-                                                                 .running = running_});
+    receiver_ = std::make_unique<Receiver>(
+        group,
+        Receiver::Work{
+            .gradients = gradients_, .buckets = own_buckets_, .accumulators = accumulators_, .running = running_});
   }
 
   ~OrderedReducer() override {
@@ -99,9 +96,8 @@ class OrderedReducer : public GradientReducer {
       const Shard& shard = owned_[k];
       const at::Tensor& whole = parameters_.all()[shard.tensor].tensor;
       const at::Tensor flat =
-          running_.defined()
-              ? running_.narrow(0, running_begins_[k], shard.count())
-              : gradients_->elements().narrow(0, layout_.places[shard.tensor].begin + shard.begin, shard.count());
+          running_.defined() ? running_.narrow(0, running_begins_[k], shard.count())
+                             : gradients_.narrow(0, layout_.places[shard.tensor].begin + shard.begin, shard.count());
       all.push_back(is_whole(shard, whole) ? flat.view(whole.sizes()) : flat);
     }
     return all;
@@ -111,27 +107,20 @@ class OrderedReducer : public GradientReducer {
     if (!updated) {
       return;
     }
-    std::vector<parallel::Transfer> sent;
-    std::vector<std::pair<at::Tensor, parallel::SharedBuffer::Incoming>> received;
+    std::vector<parallel::Transfer> transfers;
     for (const Layout::OwnerRange& owned : layout_.owner_ranges) {
-      const parallel::SharedBuffer::Range range{.begin = owned.begin, .end = owned.end};
+      const at::Tensor range = values_.narrow(0, owned.begin, owned.end - owned.begin);
       if (owned.owner != group_.rank()) {
-        const at::Tensor place = values_->elements().narrow(0, range.begin, range.count());
-        received.emplace_back(place, values_->receive(range, owned.owner, place));
+        transfers.push_back(group_.receive(range, owned.owner, kParametersTag));
         continue;
       }
       for (int peer = 0; peer < group_.size(); ++peer) {
         if (peer != group_.rank()) {
-          sent.push_back(values_->send(range, peer));
+          transfers.push_back(group_.send(range, peer, kParametersTag));
         }
       }
     }
-    // An owner updates its parameters only after the next gather(), so they do not change while this rank reads them.
-    for (auto& [place, incoming] : received) {
-      incoming.wait();
-      incoming.take(0, place);
-    }
-    for (parallel::Transfer& transfer : sent) {
+    for (parallel::Transfer& transfer : transfers) {
       transfer.wait();
     }
   }
@@ -217,8 +206,7 @@ class OrderedReducer : public GradientReducer {
   }
 
   std::string hash_of_gradients() const {
-    const at::Tensor& all = gradients_->elements();
-    return sha256_of(std::span(static_cast<const std::byte*>(all.const_data_ptr()), all.nbytes()));
+    return sha256_of(std::span(static_cast<const std::byte*>(gradients_.const_data_ptr()), gradients_.nbytes()));
   }
 
   // Sorts this rank's buckets into the order in which their gradients become ready.
@@ -237,7 +225,8 @@ class OrderedReducer : public GradientReducer {
         buckets, [this](std::size_t a, std::size_t b) { return layout_.buckets[a].last > layout_.buckets[b].last; });
     for (const std::size_t b : buckets) {
       own_index_[b] = own_buckets_.size();
-      own_buckets_.push_back({.range = range_of(b), .running_begin = begins[b]});
+      own_buckets_.push_back(message_of(b));
+      own_buckets_.back().running_begin = begins[b];
     }
     running_ = rounds_ > 1 ? at::empty({elements}) : at::Tensor();
     for (const Shard& shard : own) {
@@ -248,33 +237,27 @@ class OrderedReducer : public GradientReducer {
     }
   }
 
-  parallel::SharedBuffer::Range range_of(std::size_t b) const {
+  Receiver::Bucket message_of(std::size_t b) const {
     const Layout::Bucket& bucket = layout_.buckets[b];
     return {.begin = bucket.begin, .end = bucket.end, .tag = static_cast<std::uint32_t>(b)};
   }
 
-  std::uint32_t reduced_tag() const { return static_cast<std::uint32_t>(layout_.buckets.size()); }
-
   void move_into_buffers() {
     const at::NoGradGuard no_grad;
     const std::vector<nn::Parameter>& all = parameters_.all();
-    using parallel::SharedBuffer;
-    values_ = std::make_unique<SharedBuffer>(
-        group_, SharedBuffer::Shape{.elements = layout_.elements, .tags = 1, .first_tag = kParametersTag});
-    gradients_ = std::make_shared<SharedBuffer>(
-        group_, SharedBuffer::Shape{.elements = layout_.elements, .tags = reduced_tag() + 1, .first_tag = 0});
+    values_ = at::zeros({layout_.elements});
+    gradients_ = at::zeros({layout_.elements});
     for (std::size_t i = 0; i < all.size(); ++i) {
       const at::Tensor& parameter = all[i].tensor;
-      const at::Tensor value = place_in(*values_, i);
+      const at::Tensor value = place_in(values_, i);
       value.copy_(parameter);
       parameter.set_data(value);
       torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<GradientHook>(*this, i));
     }
   }
 
-  at::Tensor place_in(const parallel::SharedBuffer& buffer, std::size_t parameter) const {
-    return buffer.elements()
-        .narrow(0, layout_.places[parameter].begin, layout_.places[parameter].count)
+  at::Tensor place_in(const at::Tensor& buffer, std::size_t parameter) const {
+    return buffer.narrow(0, layout_.places[parameter].begin, layout_.places[parameter].count)
         .view(parameters_.all()[parameter].tensor.sizes());
   }
 
@@ -282,7 +265,7 @@ class OrderedReducer : public GradientReducer {
   // the sign of a zero.
   void add_gradient(std::size_t parameter) {
     at::Tensor& gradient = parameters_.all()[parameter].tensor.mutable_grad();
-    const at::Tensor place = place_in(*gradients_, parameter);
+    const at::Tensor place = place_in(gradients_, parameter);
     const at::NoGradGuard no_grad;
     in_round_[parameter] ? place.add_(gradient) : place.copy_(gradient);
     gradient.reset();
@@ -299,7 +282,7 @@ class OrderedReducer : public GradientReducer {
   void fill_missing_gradients() {
     for (std::size_t i = 0; i < in_round_.size(); ++i) {
       if (!in_round_[i]) {
-        place_in(*gradients_, i).fill_(-0.0);
+        place_in(gradients_, i).fill_(-0.0);
       }
     }
     std::fill(in_round_.begin(), in_round_.end(), false);
@@ -313,11 +296,8 @@ class OrderedReducer : public GradientReducer {
       receiver_->set_own_ready(own_index_[b]);
       return;
     }
-    sent_.push_back(gradients_->send(range_of(b), owner));
-    if (gradients_->is_read_by(owner) && !awaits_reduced_[static_cast<std::size_t>(owner)]) {
-      awaits_reduced_[static_cast<std::size_t>(owner)] = true;
-      reduced_.push_back(gradients_->receive_signal(reduced_tag(), owner));
-    }
+    const Receiver::Bucket message = message_of(b);
+    sent_.push_back(group_.send(message.in(gradients_), owner, message.tag));
   }
 
   // Waits until this rank may change its gradients and has reduced its own shards of the previous round.
@@ -327,11 +307,6 @@ class OrderedReducer : public GradientReducer {
       transfer.wait();
     }
     sent_.clear();
-    for (parallel::SharedBuffer::Incoming& signal : reduced_) {
-      signal.wait();
-    }
-    reduced_.clear();
-    std::fill(awaits_reduced_.begin(), awaits_reduced_.end(), false);
   }
 
   // Zeroes the gradients that no micro-batch has, as with a single rank.
@@ -373,17 +348,14 @@ class OrderedReducer : public GradientReducer {
   std::vector<Shard> owned_;
   std::vector<std::int64_t> running_begins_;  // by owned shard: its offset in running_
 
-  std::unique_ptr<parallel::SharedBuffer> values_;  // of all parameters
-  std::shared_ptr<parallel::SharedBuffer> gradients_;
+  at::Tensor values_, gradients_;  // of all parameters, flat
   // Sums of this rank's buckets over the rounds so far; undefined with one round, whose sums are in gradients_.
   at::Tensor running_;
 
   std::vector<std::int64_t> missing_;     // by bucket: number of parameters still without a gradient in this range
   std::vector<bool> in_step_, in_round_;  // by parameter: has had a gradient in this step; in this round
   bool sending_ = false;                  // whether complete buckets are sent immediately
-  std::vector<bool> awaits_reduced_;      // by owner: reads this rank's memory and will signal when done
   std::vector<parallel::Transfer> sent_;
-  std::vector<parallel::SharedBuffer::Incoming> reduced_;
   bool verifies_ = false;  // the first range of this step has yet to be hashed
   StepMessage message_;    // of this step
   std::unique_ptr<Receiver> receiver_;

@@ -19,12 +19,10 @@ class Receiver::State {
  public:
   State(parallel::GlooGroup& group, Work work)
       : group_(group), work_(std::move(work)), ready_(work_.buckets.size(), false) {
-    const std::int64_t widest = max_over(
-        work_.buckets, [](const Bucket& bucket) { return bucket.range.count(); }, std::int64_t{0});
+    const std::int64_t widest = max_over(work_.buckets, &Bucket::count, std::int64_t{0});
     for (auto& set : staging_) {
       for (int peer = 0; peer < group_.size(); ++peer) {
-        const bool needed = peer != group_.rank() && !work_.gradients->reads_memory_of(peer);
-        set.push_back(needed ? at::empty({widest}) : at::Tensor());
+        set.push_back(peer == group_.rank() ? at::Tensor() : at::empty({widest}));
       }
     }
   }
@@ -85,7 +83,11 @@ class Receiver::State {
 
  private:
   // Accumulators of a bucket, by rank. This rank's own accumulator is in the buffer.
-  using Incoming = std::vector<parallel::SharedBuffer::Incoming>;
+  struct Arriving {
+    at::Tensor elements;
+    parallel::Transfer transfer;
+  };
+  using Incoming = std::vector<Arriving>;
 
   // Number of ranks with an accumulator in this round; they are ranks 0, ..., ranks() - 1.
   int ranks() const {
@@ -99,13 +101,12 @@ class Receiver::State {
       if (group_.rank() < ranks()) {
         wait_for_own(b);
       }
-      for (parallel::SharedBuffer::Incoming& one : now) {
-        one.wait();
+      for (Arriving& one : now) {
+        one.transfer.wait();
       }
       reduce_bucket(work_.buckets[b], now);
       now = std::move(later);
     }
-    signal_reduced();
   }
 
   // Two buckets are in transit at a time.
@@ -115,16 +116,17 @@ class Receiver::State {
       return incoming;
     }
     for (int peer = 0; peer < ranks(); ++peer) {
-      incoming.push_back(peer == group_.rank()
-                             ? parallel::SharedBuffer::Incoming()
-                             : work_.gradients->receive(work_.buckets[b].range, peer,
-                                                        staging_[b % 2][static_cast<std::size_t>(peer)]));
+      Arriving& arriving = incoming.emplace_back();
+      if (peer != group_.rank()) {
+        arriving.elements = staging_[b % 2][static_cast<std::size_t>(peer)].narrow(0, 0, work_.buckets[b].count());
+        arriving.transfer = group_.receive(arriving.elements, peer, work_.buckets[b].tag);
+      }
     }
     return incoming;
   }
 
   void reduce_bucket(const Bucket& bucket, const Incoming& incoming) {
-    const at::Tensor own = work_.gradients->elements().narrow(0, bucket.range.begin, bucket.range.count());
+    const at::Tensor own = bucket.in(work_.gradients);
     const bool several_rounds = work_.running.defined();
     const at::Tensor sum = several_rounds ? work_.running.narrow(0, bucket.running_begin, own.numel()) : own;
     for (std::int64_t begin = 0; begin < own.numel(); begin += kSlice) {
@@ -145,7 +147,7 @@ class Receiver::State {
     for (std::size_t peer = 0; peer < incoming.size(); ++peer) {
       at::Tensor next = slice.own;
       if (static_cast<int>(peer) != group_.rank()) {
-        next = incoming[peer].take(slice.begin, (so_far.defined() ? read_ : added_).narrow(0, 0, count));
+        next = incoming[peer].elements.narrow(0, slice.begin, count);
       }
       if (!so_far.defined()) {
         so_far = next;
@@ -159,19 +161,6 @@ class Receiver::State {
     }
   }
 
-  // Tells the ranks whose memory this rank has read that they may change their gradients.
-  void signal_reduced() {
-    std::vector<parallel::Transfer> signals;
-    for (int peer = 0; peer < ranks() && !work_.buckets.empty(); ++peer) {
-      if (peer != group_.rank() && work_.gradients->reads_memory_of(peer)) {
-        signals.push_back(work_.gradients->signal(work_.reduced_tag, peer));
-      }
-    }
-    for (parallel::Transfer& signal : signals) {
-      signal.wait();
-    }
-  }
-
   void wait_for_own(std::size_t b) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return ready_[b] || stopping_; });
@@ -180,7 +169,7 @@ class Receiver::State {
   parallel::GlooGroup& group_;
   Work work_;
   std::vector<at::Tensor> staging_[2];  // by rank
-  at::Tensor read_ = at::empty({kSlice}), added_ = at::empty({kSlice});
+  at::Tensor added_ = at::empty({kSlice});
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> ready_;

@@ -17,7 +17,7 @@
 
 #include "gradient_reducer.h"
 #include "sharding.h"
-#include "training/parallel/shared_buffer.h"
+#include "training/parallel/gloo_group.h"
 
 namespace headroom::train {
 
@@ -49,16 +49,17 @@ ReducedStep reduce_reports(std::vector<StepMessage>& all, std::int64_t micro_bat
 double gradient_norm(const std::vector<StepMessage>& all, const Layout& layout);
 
 // Background thread that reduces this rank's gradient shards during the backward pass.
-
 class Receiver {
  public:
   struct Bucket {  // a range of the gradient buffer that is sent as one message
-    parallel::SharedBuffer::Range range;
+    std::int64_t begin = 0, end = 0;
+    std::uint32_t tag = 0;
     std::int64_t running_begin = 0;  // offset in Work::running
+    std::int64_t count() const { return end - begin; }
+    at::Tensor in(const at::Tensor& buffer) const { return buffer.narrow(0, begin, count()); }
   };
   struct Work {
-    std::shared_ptr<const parallel::SharedBuffer> gradients;
-    std::uint32_t reduced_tag = 0;  // tells ranks whose memory was read that they may change their gradients
+    at::Tensor gradients;           // of all parameters, flat, as this rank computes them
     std::vector<Bucket> buckets;    // owned by this rank, in the order in which they become ready
     std::int64_t accumulators = 1;  // per step; accumulator a is computed by rank a mod N in round a / N
     at::Tensor running;             // sums of this rank's buckets over several rounds; undefined if there is one round
