@@ -230,14 +230,14 @@ TEST_F(SentencePieceFiles, WholeLinesOfTheirTokenFilesAreHeldOut) {
     text += fmt::format("the head {}\n", line);
   }
   data::write_token_file(*data::open_text({write("text.txt", text)}, {}), *tokenizer, at("text.tokens"));
-  const data::PreparedData prepared =
-      data::prepare_data({.train = {at("text.tokens")}, .validation_fraction = 0.2}, {}, folder_ / "cache");
+  const data::PreparedData prepared = data::prepare_data(
+      {.train = {at("text.tokens")}, .order = config::Order::given, .validation_fraction = 0.2}, {}, folder_ / "cache");
   const data::TokenFile file(at("text.tokens"));
   Ids ids(static_cast<std::size_t>(file.size()));
   file.copy(0, file.size(), ids.data());
   const auto fifth = static_cast<std::int64_t>(0.2 * static_cast<double>(file.size()));
   ASSERT_NE(ids.at(static_cast<std::size_t>(file.size() - fifth - 1)), tokenizer->line_end_id());
-  EXPECT_EQ(ids.at(static_cast<std::size_t>(prepared.train.front().tokens - 1)), tokenizer->line_end_id());
+  EXPECT_EQ(ids.at(static_cast<std::size_t>(prepared.train.front().parts.back().end - 1)), tokenizer->line_end_id());
 }
 
 TEST_F(SentencePieceFiles, AreFoundInFolders) {
