@@ -162,17 +162,16 @@ struct Compare {
   std::int64_t sample_tokens = 120;
 };
 
+// cost --time: the size of each config that this machine trains in the time.
+struct CostInTime {
+  std::vector<std::string> configs, set;
+  double seconds = 0.0;
+};
+
 struct Sweep {
   std::string config, out;
   std::vector<std::string> set, vary;  // vary: "key=value,value,..."
   std::int64_t seeds = 1;
-};
-
-struct Advise {
-  std::string config, out;
-  double budget = 0.0;  // seconds
-  std::vector<std::string> set, variants, keep;
-  bool heads = false;
 };
 
 // Defaults: trial::TrialRequest, trial::TestOptions.
@@ -265,7 +264,7 @@ struct Convert {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Try, RecordMake,
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, CostInTime, Sweep, Try, RecordMake,
                RecordVerify, Report, Runs, Demo, Golden, Bench, Doctor, Bits, CheckpointInfo, CheckpointExport, Import,
                Convert>
       command;

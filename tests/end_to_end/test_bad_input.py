@@ -81,7 +81,7 @@ def test_values_of_data_reach_the_terminal_escaped(headroom, tmp_path):
 
 @pytest.mark.parametrize("arguments", [
     ["train", "demo/dense_h8", "--out"], ["compare", "demo/dense_h8", "demo/dense_h2", "--out"],
-    ["advise", "demo/dense_h8", "--budget", "60s", "--out"], ["report"],
+    ["report"],
 ])
 def test_a_name_that_is_too_long_is_a_user_error(headroom, arguments):
     assert "File name too long" in headroom.refusal(*arguments, "a" * 300)

@@ -15,7 +15,7 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "advise", "try", "record make", "record verify", "report", "runs", "demo", "analyse",
+COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "try", "record make", "record verify", "report", "runs", "demo", "analyse",
             "inspect", "checkpoint info", "checkpoint export", "import", "convert", "cost", "match", "recipes", "papers", "tokenizer train",
             "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor", "bits", "completion",
             "man"]
@@ -195,6 +195,19 @@ def test_cost(headroom):
     assert sparse["attention_macs"] < dense["attention_macs"]
     shorter, = headroom.json("cost", "switchhead/wt103_47m", "--set", "model.n_layers=8")
     assert shorter["parameters"] < sparse["parameters"]
+
+
+def test_cost_finds_the_size_for_a_time(headroom, tmp_path):
+    tiny = train_runs.prepare(tmp_path)
+    size, = headroom.json("cost", tiny, "--time", "30s")
+    assert size["tokens"] == 20 * size["parameters"] and 0 < size["seconds"] <= 30
+    assert abs(size["tokens"] - size["tokens_per_second"] * size["seconds"]) < 1
+    chosen = [word for change in size["set"] for word in ("--set", change)]
+    assert headroom.json("cost", tiny, *chosen)[0]["parameters"] == size["parameters"]
+    assert "tokens/s" in headroom("cost", tiny, "--time", "30s").stdout
+    assert "language model" in headroom.refusal("cost", "small/listops_dense_h8", "--time", "1h")
+    assert "--vary" in headroom.refusal("cost", tiny, "--time", "1h", "--vary", "model.n_layers=1,2")
+    assert "--paper" in headroom.refusal("cost", "--paper", "moa", "--time", "1h")
 
 
 @pytest.mark.parametrize("paper, misprints", [("switchhead", 0), ("moa", 3), ("dcmha", 1), ("mgk", 1)])

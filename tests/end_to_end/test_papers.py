@@ -15,7 +15,6 @@ import pytest
 import train_runs
 
 NOT_RUN = {
-    "headroom advise": "names the command; its options are the reader's",
     "headroom import": "names the command; the model is downloaded by the reader",
     "headroom bench switchhead switchhead_262m": "trains models of 47M and 262M parameters",
     "headroom bench dcformer": "trains layers of the 405M models",

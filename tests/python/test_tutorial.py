@@ -45,7 +45,7 @@ def run_commands(text, place, servers):
         if words[1] == "serve":
             yield line, serve(words, place, servers)
             continue
-        if words[1] == "train":
+        if words[1] in ("train", "sweep"):
             words += [word for value in SMALL for word in ("--set", value)]
         done = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=train_runs.PATIENCE)
         assert done.returncode == 0, done.stderr
@@ -61,7 +61,7 @@ def test_the_tutorial_runs_as_written(headroom, tmp_path, monkeypatch):
     with contextlib.ExitStack() as servers:
         ran = run_page(tmp_path, servers)
     torch.set_num_threads(threads)
-    assert ran == ["train", "generate", "serve", "evaluate"]
+    assert ran == ["train", "generate", "sweep", "serve", "evaluate"]
     assert sys.modules["headroom_torch"] and (tmp_path / "mine_hf" / "config.json").exists()
 
 
@@ -74,7 +74,7 @@ def run_page(place, servers):
         elif kind == "":
             for line, out in run_commands(text, place, servers):
                 ran.append(line.split()[1])
-                printed = out if "train" in line else printed
+                printed = out if line.startswith("headroom train") else printed
                 port = out if "serve" in line else port
         elif kind == "python":
             out = io.StringIO()

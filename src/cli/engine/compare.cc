@@ -1,4 +1,4 @@
-// The commands compare, sweep, advise, try, record, report, runs and demo.
+// The commands compare, sweep, try, record, report, runs and demo.
 #include <fmt/ranges.h>
 
 #include <cmath>
@@ -9,7 +9,6 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/advise/advise.h"
 #include "tools/compare/compare.h"
 #include "tools/convert/study.h"
 #include "tools/trial/record.h"
@@ -150,28 +149,6 @@ int run(const Demo& command, const EngineRequest& request) {
   job.seeds = command.seeds;
   job.command = request.command_line;
   return print(compare::demo(job, overrides(command.set, request)), request.output);
-}
-
-int run(const Advise& command, const EngineRequest& request) {
-  catch_interrupts();
-  advise::AdviseRequest job;
-  job.config = command.config;
-  job.overrides = overrides(command.set, request);
-  job.budget = command.budget;
-  job.variants = command.variants;
-  job.heads = command.heads;
-  job.keep = {command.keep.begin(), command.keep.end()};
-  job.out = command.out;
-  job.cache = cache_folder();
-  job.command = request.command_line;
-  const advise::Advice advice = advise::advise(job);
-  request.output.document(advise::to_json(advice));
-  request.output.text(advise::render_table(advice));
-  for (const std::string& sentence : advice.sentences) {
-    request.output.text(sentence + "\n");
-  }
-  request.output.text(advice.report.string() + "\n");
-  return 0;
 }
 
 int run(const Try& command, const EngineRequest& request) {

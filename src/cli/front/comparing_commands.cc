@@ -1,4 +1,4 @@
-// The commands compare, sweep, advise, try, record, report, runs and demo, which train several models and report on
+// The commands compare, sweep, try, record, report, runs and demo, which train several models and report on
 // them.
 #include <algorithm>
 #include <memory>
@@ -123,38 +123,6 @@ void add_sweep(Program& program) {
   program.add_threads(command);
 }
 
-void add_advise(Program& program) {
-  struct Options : Advise {
-    std::string budget_text;
-  };
-  auto options = std::make_shared<Options>();
-  CLI::App& command = program.add(
-      program.root(), "advise",
-      "Find the best config for a training time, with trials that take a tenth of it; writes the config and a page.",
-      "headroom advise mine.toml --budget 2h --out runs/advice\n"
-      "  headroom advise mine.toml --budget 1d --variants dense,switchhead,dcmha --heads --out runs/heads",
-      [&program, options] {
-        options->budget = parse_duration(options->budget_text, "advise: --budget");
-        return program.engine<Advise>(*options);
-      });
-  command.add_option("CONFIG", options->config, "TOML file or recipe")->required()->type_name("");
-  command.add_option("--budget", options->budget_text, "time for the trials and the advised run: 90s, 30m, 2h, 1d")
-      ->required()
-      ->type_name("TIME");
-  add_out(command, options->out, "folder for the trials, the config and the report", "DIR");
-  add_list(command, "--variants", options->variants, "NAME,...",
-           "also try other attention at the same size: recipes of the zoo (dense, switchhead, dcmha, moa, ...), other "
-           "recipes, TOML files");
-  command.add_flag("--heads", options->heads, "also try other numbers of heads and experts at the same size");
-  command.add_option("--keep", options->keep, "what to keep from CONFIG")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(one_of({"size", "batch", "vocabulary"}))
-      ->type_name("size,batch,vocabulary");
-  add_set(command, options->set);
-  program.add_threads(command);
-}
-
 void add_try(Program& program) {
   struct Options : Try {
     std::string budget_text = "20m";
@@ -271,7 +239,6 @@ void add_demo(Program& program) {
 void add_comparing_commands(Program& program) {
   add_compare(program);
   add_sweep(program);
-  add_advise(program);
   add_try(program);
   add_record(program);
   add_report(program);

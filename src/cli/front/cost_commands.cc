@@ -6,6 +6,7 @@
 
 #include "cost_variation.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "foundation/core/transformed.h"
@@ -24,7 +25,7 @@ namespace {
 
 struct CostOptions {
   std::vector<std::string> configs, set;
-  std::string paper, vary, plot;
+  std::string paper, vary, plot, time;
   cost::Devices devices;
 };
 
@@ -52,7 +53,8 @@ config::Config load_with_start(const std::string& name, const std::vector<std::s
   return config;
 }
 
-int run_cost(const CostOptions& options, const Output& output) {
+int run_cost(const CostOptions& options, const Program& program) {
+  const Output output = program.output();
   if (options.configs.empty() && options.paper.empty()) {
     user_error("cost: either CONFIG or --paper is required (headroom cost --help)");
   }
@@ -64,6 +66,7 @@ int run_cost(const CostOptions& options, const Output& output) {
     for (const auto& [option, given] : {std::pair("--set", !options.set.empty()),
                                         {"--vary", !options.vary.empty()},
                                         {"--plot", !options.plot.empty()},
+                                        {"--time", !options.time.empty()},
                                         {"--processes", !options.devices.ranks.empty()}}) {
       if (given) {
         user_error("cost: --paper {} and {} cannot both be given, the paper's table has its own models", options.paper,
@@ -85,6 +88,13 @@ int run_cost(const CostOptions& options, const Output& output) {
       user_error("cost: --plot: must name an .svg file, got {}", printable(options.plot));
     }
     require_writable(options.plot, "cost: --plot");
+  }
+  if (!options.time.empty()) {
+    if (!options.vary.empty() || !options.devices.ranks.empty()) {
+      user_error("cost: --time and {} cannot both be given", options.vary.empty() ? "--processes" : "--vary");
+    }
+    return program.engine<CostInTime>(
+        {.configs = options.configs, .set = options.set, .seconds = parse_duration(options.time, "cost: --time")});
   }
   std::vector<cost::NamedConfig> configs = transformed(options.configs, [&](const std::string& name) {
     return cost::NamedConfig(name, load_with_start(name, options.set));
@@ -116,8 +126,9 @@ void add_cost(Program& program) {
                                   "Show parameters, multiply-accumulates and memory of models, without building them.",
                                   "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost "
                                   "switchhead/wt103_262m --processes 8,64\n  headroom cost demo/dense_h8 --vary "
-                                  "model.attention.n_heads=2,4,8 --plot heads.svg\n  headroom cost --paper switchhead",
-                                  [&program, options] { return run_cost(*options, program.output()); });
+                                  "model.attention.n_heads=2,4,8 --plot heads.svg\n  headroom cost mine.toml --time "
+                                  "2h\n  headroom cost --paper switchhead",
+                                  [&program, options] { return run_cost(*options, program); });
   command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
   add_set(command, options->set);
   command.add_option("--paper", options->paper, "compare every figure of a paper's cost tables with the computed one")
@@ -127,6 +138,9 @@ void add_cost(Program& program) {
                   "a key and its values: show the costs of every CONFIG with each value; V:W gives the first CONFIG V "
                   "and the second W")
       ->type_name("KEY=V1,V2,...");
+  add_text(command, "--time", options->time, "TIME",
+           "2h, 30m: the size of CONFIG that this machine trains in the time, on 20 tokens per parameter, by the "
+           "measured speed of steps; needs CONFIG's data");
   add_text(command, "--plot", options->plot, "FILE", "with --vary: SVG file to write, with the costs over the values");
   command
       .add_option("--processes", options->devices.ranks,

@@ -87,8 +87,8 @@ CompareResult watch(const std::filesystem::path& folder);
 // records. Throws UserError for a folder that is no run, and for runs whose figures cannot be compared.
 CompareResult overlay(const std::vector<std::filesystem::path>& folders, const std::string& command);
 
-// Returns the runs in the folder and its subfolders, sorted by path and named by it; without pilot runs of advice.
-// Leaves out unreadable runs with a warning. Throws UserError if there is no such folder.
+// Returns the runs in the folder and its subfolders, sorted by path and named by it. Leaves out unreadable runs with a
+// warning. Throws UserError if there is no such folder.
 std::vector<ComparedRun> list_runs(const std::filesystem::path& folder);
 
 // Names the run with the best headline figure, its difference from the first run (from the runner-up if the first is

@@ -124,8 +124,8 @@ double training_seconds(const CompareRequest& request) {
   constexpr double kMeasuring = 2.0;
   double seconds = 0.0;
   for (const NamedConfig& named : request.configs) {
-    const train::StepTime time = train::measure_step_time(named.config, request.cache, kMeasuring, "demo");
-    seconds += time.step_seconds * static_cast<double>(named.config.train.steps * request.seeds);
+    seconds += train::measure_step_time(named.config, request.cache, kMeasuring, "demo") *
+               static_cast<double>(named.config.train.steps * request.seeds);
   }
   return seconds;
 }

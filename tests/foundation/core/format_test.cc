@@ -103,10 +103,10 @@ TEST(Duration, RefusesEverythingElse) {
   for (const char* text : {"", "s", "2", "2 h", "h2", "2hours", "2h30m", "-2h", "0s", "nan", "infs", "1001d", "1e999d",
                            "0x10s", "2H", " 2h", "2h ", "1e3s"}) {
     try {
-      parse_duration(text, "advise: --budget");
+      parse_duration(text, "try: --budget");
       FAIL() << text;
     } catch (const UserError& error) {
-      EXPECT_EQ(std::string(error.what()).find("advise: --budget: must be a time"), 0u) << error.what();
+      EXPECT_EQ(std::string(error.what()).find("try: --budget: must be a time"), 0u) << error.what();
       EXPECT_NE(std::string(error.what()).find(std::string("\"") + text + "\""), std::string::npos) << error.what();
     }
   }

@@ -131,9 +131,7 @@ std::vector<ComparedRun> list_runs(const fs::path& folder) {
   add(folder);
   const auto visit = [&](const fs::directory_entry& entry) {
     const fs::path& path = entry.path();
-    // The pilot runs of advice are not worth a line each.
-    const bool wanted = entry.is_directory(error) && path.filename() != "checkpoints" &&
-                        !fs::exists(path.parent_path() / train::kAdviceFile, error);
+    const bool wanted = entry.is_directory(error) && path.filename() != "checkpoints";
     if (wanted) {
       add(path);
     }

@@ -22,7 +22,6 @@ void refuse_others(const std::filesystem::path& folder, FolderKind wanted, std::
     FolderKind kind;
     const char* held;
   } kFiles[] = {{kComparisonFile, FolderKind::comparison, "a comparison"},
-                {kAdviceFile, FolderKind::advice, "advice"},
                 {"metrics.jsonl", FolderKind::run, "a run"},
                 {"checkpoints", FolderKind::run, "a run"}};
   for (const auto& [file, kind, held] : kFiles) {

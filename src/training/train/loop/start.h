@@ -16,11 +16,10 @@
 namespace headroom::train {
 
 // What an --out folder holds.
-enum class FolderKind { run, comparison, advice };
+enum class FolderKind { run, comparison };
 
-// Files that identify a comparison (or sweep) and advice.
+// The file that identifies a comparison or a sweep.
 inline constexpr const char* kComparisonFile = "comparison.json";
-inline constexpr const char* kAdviceFile = "advice.json";
 
 // Throws UserError if the folder has contents of another kind than `wanted`. The message mentions `what`, such as "the
 // run".

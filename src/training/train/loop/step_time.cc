@@ -123,10 +123,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-StepTime measure_step_time(const config::Config& config, tasks::TaskData& data, double seconds, const char* what,
-                           parallel::GlooGroup& group) {
+double measure_step_time(const config::Config& config, tasks::TaskData& data, double seconds, const char* what,
+                         parallel::GlooGroup& group) {
   constexpr std::size_t kWarming = 2, kLeast = 3, kMost = 100;
-  const auto start = std::chrono::steady_clock::now();
   const at::Device device = models::resolve(config.train.device);
   const std::unique_ptr<models::Model> model = models::make_model(
       config.model, static_cast<std::uint64_t>(config.train.seed), at::TensorOptions(at::kFloat).device(device));
@@ -134,7 +133,6 @@ StepTime measure_step_time(const config::Config& config, tasks::TaskData& data, 
   TrainState state = initial_state(model->parameters(), config.train.optimizer, group);
   const std::unique_ptr<GradientReducer> reducer = make_gradient_reducer(*model, config.train, group);
   const nn::Context context = models::make_context(config.train, device);
-  StepTime time{.start_seconds = seconds_since(start)};
   std::vector<double> steps;
   double spent = 0.0;
   bool goes_on = true;
@@ -159,41 +157,33 @@ StepTime measure_step_time(const config::Config& config, tasks::TaskData& data, 
     }
   }
   std::ranges::sort(steps);
-  time.step_seconds = steps[steps.size() / 2];
-  if (group.size() > 1) {
-    time.step_seconds = std::stod(group.gather(fmt::format("{}", time.step_seconds)).front());
-  }
-  return time;
+  const double median = steps[steps.size() / 2];
+  return group.size() > 1 ? std::stod(group.gather(fmt::format("{}", median)).front()) : median;
 }
 
-StepTime measure_step_time(const config::Config& asked, const std::filesystem::path& cache, double seconds,
-                           const char* what) {
+double measure_step_time(const config::Config& asked, const std::filesystem::path& cache, double seconds,
+                         const char* what) {
   config::Config config = asked;
   config.train.precision = models::resolve(config.train.precision, models::resolve(config.train.device));
   check_machine(config);
-  const auto start = std::chrono::steady_clock::now();
   tasks::TaskData data = tasks::task_for(config, what).open(config, cache);
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
   models::set_threads(config.train.threads);
-  const double opened = seconds_since(start);
-  StepTime time = measure_step_time(config, data, seconds, what);
-  time.start_seconds += opened;
-  return time;
+  return measure_step_time(config, data, seconds, what);
 }
 
-void set_steps(config::TrainOptions& train, std::int64_t steps, double warmup_share) {
-  if (train.warmup_steps > 0 && train.steps > 0) {
-    warmup_share = static_cast<double>(train.warmup_steps) / static_cast<double>(train.steps);
-  }
+void set_steps(config::TrainOptions& train, std::int64_t steps) {
+  const double share =
+      train.steps > 0 ? static_cast<double>(train.warmup_steps) / static_cast<double>(train.steps) : 0.0;
   train.steps = steps;
-  train.warmup_steps = std::min<std::int64_t>(steps, std::lround(warmup_share * static_cast<double>(steps)));
+  train.warmup_steps = std::min<std::int64_t>(steps, std::lround(share * static_cast<double>(steps)));
 }
 
 void choose_steps(config::Config& config, tasks::TaskData& data, parallel::GlooGroup& group) {
   constexpr double kMeasuring = 0.03;  // maximum fraction of the time to spend on measuring
   config::TrainOptions& train = config.train;
   const auto start = std::chrono::steady_clock::now();
-  const double step_seconds = measure_step_time(config, data, kMeasuring * train.seconds, "train", group).step_seconds;
+  const double step_seconds = measure_step_time(config, data, kMeasuring * train.seconds, "train", group);
   const std::string spent = group.gather(fmt::format("{}", seconds_since(start))).front();
   const double steps = std::floor((train.seconds - std::stod(spent)) / step_seconds);
   if (steps < 1.0) {
