@@ -185,20 +185,6 @@ struct Try {
   bool tune = false;
 };
 
-struct RecordMake {
-  std::string config, out, runs = "runs/record";  // out: the record's file; runs: folder of its runs
-  std::string track = "time";
-  double target = 0.0;  // bits per byte
-  std::vector<std::string> set;
-  std::int64_t seeds = 3;
-  bool force = false;  // overwrite a record
-};
-
-struct RecordVerify {
-  std::string file, against, runs = "runs/verify";  // against: optional older record to compare with
-  std::int64_t seeds = 1;
-};
-
 struct Report {
   std::vector<std::string> folders;  // a comparison, a sweep or a run; or several runs
   std::string out;                   // the page of several runs; default: overlay.html beside the first
@@ -264,9 +250,8 @@ struct Convert {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, CostInTime, Sweep, Try, RecordMake,
-               RecordVerify, Report, Runs, Demo, Golden, Bench, Doctor, Bits, CheckpointInfo, CheckpointExport, Import,
-               Convert>
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, CostInTime, Sweep, Try, Report, Runs, Demo,
+               Golden, Bench, Doctor, Bits, CheckpointInfo, CheckpointExport, Import, Convert>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports

@@ -15,7 +15,7 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "try", "record make", "record verify", "report", "runs", "demo", "analyse",
+COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "try", "report", "runs", "demo", "analyse",
             "inspect", "checkpoint info", "checkpoint export", "import", "convert", "cost", "match", "recipes", "papers", "tokenizer train",
             "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor", "bits", "completion",
             "man"]

@@ -69,7 +69,7 @@ def check(headroom, words, known, recipes):
     sets = [arguments[i + 1] for i, word in enumerate(arguments)
             if word == "--set" and not arguments[i + 1].startswith(("train.start_from=", "train.teacher="))]  # files to be made
     configs = [word for word in arguments if re.fullmatch(r"\w+/\w+", word) and word in recipes]
-    if path[0] in TRAINING + ["try", "convert", "record", "recipes"]:
+    if path[0] in TRAINING + ["try", "convert", "recipes"]:
         named = [word for word in arguments if re.fullmatch(r"(demo|small|zoo|switchhead|moa|dcmha|mgk)/\w+", word)]
         assert set(named) <= recipes, f"headroom {shlex.join(words)}"
     for config in configs or (["demo/dense_h8"] if sets else []):

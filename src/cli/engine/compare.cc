@@ -1,17 +1,12 @@
-// The commands compare, sweep, try, record, report, runs and demo.
+// The commands compare, sweep, try, report, runs and demo.
 #include <fmt/ranges.h>
-
-#include <cmath>
 
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "tools/compare/compare.h"
 #include "tools/convert/study.h"
-#include "tools/trial/record.h"
 #include "tools/trial/report.h"
 #include "tools/trial/trial.h"
 
@@ -185,74 +180,6 @@ int run(const Try& command, const EngineRequest& request) {
   return trial.decision == trial::Decision::keep      ? 0
          : trial.decision == trial::Decision::discard ? kDiscard
                                                       : kUndecided;
-}
-
-namespace {
-
-std::string record_table(const std::vector<trial::RecordRun>& runs) {
-  std::vector<std::vector<std::string>> rows = {{"seed", "steps", "seconds", "bits per byte", "parameters_sha256"}};
-  for (const trial::RecordRun& run : runs) {
-    rows.push_back({fmt::format("{}", run.seed), fmt::format("{}", run.steps), fmt::format("{:.1f}", run.seconds),
-                    fmt::format("{:.4f}", run.bits_per_byte), run.parameters_sha256.substr(0, 16)});
-  }
-  return text_table(rows, {true});
-}
-
-}  // namespace
-
-int run(const RecordMake& command, const EngineRequest& request) {
-  catch_interrupts();
-  const trial::Track track = command.track == "tokens" ? trial::Track::tokens : trial::Track::time;
-  if (track == trial::Track::time && !(command.target > 0.0 && std::isfinite(command.target))) {
-    user_error("record make: --target: is required with --track time, the bits per byte to reach, above 0{}",
-               command.target == 0.0 ? "" : fmt::format(", got {}", command.target));
-  }
-  if (track == trial::Track::tokens && command.target != 0.0) {
-    user_error("record make: --target: is {}, but has an effect only with --track time", command.target);
-  }
-  if (!command.force && std::filesystem::exists(command.out)) {
-    user_error("record make: --out: {} exists; choose another file or add --force", command.out);
-  }
-  require_writable(command.out, "record make: --out");
-  const compare::NamedConfig config = compare::load_configs({command.config}, overrides(command.set, request)).front();
-  const trial::Record record = trial::make_record(
-      config, track, command.target,
-      {.folder = command.runs, .cache = cache_folder(), .seeds = command.seeds, .command = request.command_line});
-  write_text_file(command.out, trial::to_json(record).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-  request.output.document(trial::to_json(record));
-  request.output.text(record_table(record.runs) + command.out + "\n");
-  return 0;
-}
-
-int run(const RecordVerify& command, const EngineRequest& request) {
-  catch_interrupts();
-  const trial::Record record = trial::read_record(command.file);
-  Json document;
-  std::string text;
-  if (!command.against.empty()) {
-    const trial::Succession against = trial::compare_records(record, trial::read_record(command.against));
-    document["against"] = {{"difference", against.difference}, {"p", against.p}, {"replaces", against.replaces}};
-    text = against.sentence + "\n";
-  }
-  const trial::Verification found = trial::verify_record(record, command.file,
-                                                         {.folder = command.runs,
-                                                          .cache = cache_folder(),
-                                                          .seeds = command.seeds,
-                                                          .command = request.command_line,
-                                                          .threads = request.threads});
-  document["verified"] = found.verified;
-  document["same_kind"] = found.same_kind;
-  document["sentence"] = found.sentence;
-  document["parameters_sha256"] = found.runs.front().parameters_sha256;
-  for (const trial::RecordRun& again : found.runs) {
-    document["runs"].push_back({{"seed", again.seed},
-                                {"seconds", again.seconds},
-                                {"bits_per_byte", again.bits_per_byte},
-                                {"parameters_sha256", again.parameters_sha256}});
-  }
-  request.output.document(document);
-  request.output.text(record_table(found.runs) + text + found.sentence + "\n");
-  return found.verified ? 0 : 1;
 }
 
 }  // namespace headroom::cli

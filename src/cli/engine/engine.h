@@ -23,8 +23,6 @@ int run(const Compare& command, const EngineRequest& request);
 int run(const CostInTime& command, const EngineRequest& request);
 int run(const Sweep& command, const EngineRequest& request);
 int run(const Try& command, const EngineRequest& request);
-int run(const RecordMake& command, const EngineRequest& request);
-int run(const RecordVerify& command, const EngineRequest& request);
 int run(const Report& command, const EngineRequest& request);
 int run(const Runs& command, const EngineRequest& request);
 int run(const Demo& command, const EngineRequest& request);

@@ -1,4 +1,4 @@
-// The commands compare, sweep, try, record, report, runs and demo, which train several models and report on
+// The commands compare, sweep, try, report, runs and demo, which train several models and report on
 // them.
 #include <algorithm>
 #include <memory>
@@ -159,36 +159,6 @@ void add_try(Program& program) {
   program.add_threads(command);
 }
 
-void add_record(Program& program) {
-  CLI::App& group = program.add_group("record", "Make a training record that anyone can verify, or verify one.",
-                                      "headroom record verify record.json");
-  const auto [make, making] = program.add_engine<RecordMake>(
-      group, "make", "Train a config with several seeds and write the record of the runs.",
-      "headroom record make demo/switchhead_h2 --target 1.9 --out record.json\n"
-      "  headroom record make demo/dense_h8 --track tokens --set train.steps=4800 --out tokens.json");
-  make.add_option("CONFIG", making->config, "TOML file or recipe")->required()->type_name("");
-  add_choice(make, "--track", making->track, {"time", "tokens"},
-             "time: the shortest training time to --target; tokens: the lowest bits per byte after 10 million tokens");
-  make.add_option("--target", making->target, "bits per byte of the built-in corpus that every run must reach")
-      ->type_name("BITS");
-  add_out(make, making->out, "the record's file", "FILE");
-  add_text(make, "--runs", making->runs, "DIR", "folder of the runs");
-  make.add_flag("--force", making->force, "overwrite a record at --out");
-  add_set(make, making->set);
-  add_value(make, "--seeds", making->seeds, "N", whole_number(1, 10000),
-            "number of runs, with seeds from train.seed on");
-  program.add_threads(make);
-  const auto [verify, verifying] = program.add_engine<RecordVerify>(
-      group, "verify",
-      "Train a record's config again and compare: the parameters on the record's kind of CPU, else the bits per byte.",
-      "headroom record verify record.json --seeds 3");
-  verify.add_option("FILE", verifying->file, "the record")->required()->type_name("");
-  add_text(verify, "--against", verifying->against, "FILE", "an older record that this one may replace (p < 0.01)");
-  add_text(verify, "--runs", verifying->runs, "DIR", "folder of the new runs");
-  add_value(verify, "--seeds", verifying->seeds, "N", whole_number(1, 10000), "number of its runs to train again");
-  program.add_threads(verify);
-}
-
 void add_report(Program& program) {
   auto options = std::make_shared<Report>();
   CLI::App& command = program.add(
@@ -240,7 +210,6 @@ void add_comparing_commands(Program& program) {
   add_compare(program);
   add_sweep(program);
   add_try(program);
-  add_record(program);
   add_report(program);
   add_run_list(program);
   add_demo(program);
