@@ -221,8 +221,6 @@ struct Doctor {
   std::vector<std::string> set;
 };
 
-struct Bits {};
-
 struct CheckpointInfo {
   std::string run;  // folder or checkpoint
 };
@@ -251,7 +249,7 @@ struct Convert {
 
 struct EngineRequest {
   std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, CostInTime, Sweep, Try, Report, Runs, Demo,
-               Golden, Bench, Doctor, Bits, CheckpointInfo, CheckpointExport, Import, Convert>
+               Golden, Bench, Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports

@@ -29,7 +29,6 @@ int run(const Demo& command, const EngineRequest& request);
 int run(const Golden& command, const EngineRequest& request);
 int run(const Bench& command, const EngineRequest& request);
 int run(const Doctor& command, const EngineRequest& request);
-int run(const Bits& command, const EngineRequest& request);
 int run(const CheckpointInfo& command, const EngineRequest& request);
 int run(const CheckpointExport& command, const EngineRequest& request);
 int run(const Convert& command, const EngineRequest& request);

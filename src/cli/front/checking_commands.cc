@@ -1,4 +1,4 @@
-// The commands golden, bench, doctor and bits, which check correctness, speed, the installation and reproducibility.
+// The commands golden, bench and doctor, which check correctness, speed and the installation.
 #include <memory>
 
 #include "program.h"
@@ -96,22 +96,12 @@ void add_doctor(Program& program) {
   add_set(command, options->set);
 }
 
-void add_bits(Program& program) {
-  const auto [command, options] =
-      program.add_engine<Bits>(program.root(), "bits",
-                               "Check on this machine, in about a minute, the results that are promised to be "
-                               "bit-identical: training on any number of ranks, serving and evaluating in any batch.",
-                               "headroom bits --json");
-  program.add_threads(command);
-}
-
 }  // namespace
 
 void add_checking_commands(Program& program) {
   add_golden(program);
   add_bench(program);
   add_doctor(program);
-  add_bits(program);
 }
 
 }  // namespace headroom::cli

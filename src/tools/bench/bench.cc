@@ -18,9 +18,9 @@ namespace {
 
 // In the order of kBenchNames.
 constexpr std::vector<Row> (*kRuns[])(const BenchOptions&) = {
-    machine,  attention, composition, mixture,    linear_attention, layers,   neighbours,  expert_linear, cross_entropy,
-    adamw,    step,      steps,       switchhead, switchhead_262m,  dcformer, distributed, decoding,      generation,
-    evaluate, serving,   python,      scaling,    profile,          products, bits};
+    machine,       attention,  composition, mixture, linear_attention, layers,          neighbours, expert_linear,
+    cross_entropy, adamw,      step,        steps,   switchhead,       switchhead_262m, dcformer,   distributed,
+    decoding,      generation, evaluate,    serving, python,           scaling,         profile,    products};
 static_assert(std::size(kRuns) == std::size(kBenchNames));
 
 }  // namespace

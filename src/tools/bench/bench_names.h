@@ -34,7 +34,6 @@ inline constexpr BenchName kBenchNames[] = {
     {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code"},
     {"scaling", "one attention layer for more tokens, heads and experts (--plots draws charts)"},
     {"profile", "time of a training step by operator"},
-    {"products", "matrix multiplications of a training step by oneDNN, torch and tiles"},
-    {"bits", "the cost of results that do not depend on batching"}};
+    {"products", "matrix multiplications of a training step by oneDNN, torch and tiles"}};
 
 }  // namespace headroom::bench

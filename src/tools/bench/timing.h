@@ -78,6 +78,5 @@ std::vector<Row> python(const BenchOptions& options);
 std::vector<Row> scaling(const BenchOptions& options);
 std::vector<Row> profile(const BenchOptions& options);
 std::vector<Row> products(const BenchOptions& options);
-std::vector<Row> bits(const BenchOptions& options);
 
 }  // namespace headroom::bench

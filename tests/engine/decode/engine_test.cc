@@ -1,6 +1,7 @@
 // A request's result does not depend on other requests.
 #include "headroom/decode/engine.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -104,7 +105,9 @@ std::vector<Request> company(std::int64_t vocabulary) {
   return all;
 }
 
+// In any company, with and without the prefix cache, on any number of threads.
 TEST(Engine, ARequestEqualsItsResultAloneBitForBit) {
+  const int before = at::get_num_threads();
   for (const auto& [name, options] : testing::language_models()) {
     const models::LanguageModel model(options, 3);
     const std::vector<Request> requests = company(options.vocabulary_size);
@@ -117,6 +120,7 @@ TEST(Engine, ARequestEqualsItsResultAloneBitForBit) {
       EXPECT_EQ(std::ssize(alone.back().events), request.max_tokens + (request.echo ? std::ssize(request.prompt) : 0));
     }
     for (const std::int64_t rows : {3, 8}) {
+      at::set_num_threads(static_cast<int>(rows % 3 + 1));
       for (const std::int64_t prefix : {0, 40, 1000}) {
         const EngineOptions all{.max_rows = rows, .prompt_chunk = 4, .prefix_cache_tokens = prefix};
         const std::vector<Heard> together = serve(model, requests, all, /*apart=*/rows == 3 ? 2 : 0);
@@ -125,6 +129,7 @@ TEST(Engine, ARequestEqualsItsResultAloneBitForBit) {
         }
       }
     }
+    at::set_num_threads(before);
   }
 }
 

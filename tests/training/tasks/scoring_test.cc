@@ -1,12 +1,15 @@
 // Log-probabilities of parts of sequences.
 #include "training/tasks/language/scoring.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "byte_scores.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/engine.h"
+#include "headroom/models/compute.h"
 #include "tiny/files.h"
+#include "training/tasks/language/language_modelling.h"
 
 namespace headroom::tasks {
 namespace scoring_test {
@@ -55,13 +58,14 @@ TEST(Score, EqualsSeparatePasses) {
 }
 
 // The log-probability of the scored tokens of a sequence, which an engine reads as a prompt.
-double by_engine(const models::LanguageModel& model, const Sequence& sequence, std::int64_t prompt_chunk) {
+double by_engine(const models::LanguageModel& model, const Sequence& sequence, std::int64_t prompt_chunk,
+                 const nn::Context& context = {}) {
   decode::Request request{.prompt = {sequence.tokens.begin(), sequence.tokens.end()}, .max_tokens = 0};
   request.echo = true;
   request.logprobs = 0;
   double sum = 0.0;
   std::int64_t place = 0;
-  decode::Engine engine(model, {.prompt_chunk = prompt_chunk});
+  decode::Engine engine(model, {.prompt_chunk = prompt_chunk, .context = context});
   engine.add(
       request,
       [&](const decode::TokenEvent& event) {
@@ -103,6 +107,45 @@ TEST(Score, IsBitForBitTheSameHoweverItIsComputed) {
       }
     }
   }
+}
+
+// The model and the texts are large enough for operators to divide their work among threads.
+TEST(Score, ThreadsBatchesAndChunksKeepTheBitsInBothPrecisions) {
+  const int before = at::get_num_threads();
+  config::ModelOptions options = model_options(0);
+  options.d_model = 80;
+  options.context_length = 160;
+  options.attention.d_head = 20;
+  options.mlp.d_hidden = 150;
+  const tiny::Folder folder;
+  const auto text = tiny::token_file(folder, "text", tiny::text(3000));
+  std::vector<Sequence> sequences;
+  for (std::uint64_t i = 1; i <= 9; ++i) {
+    sequences.push_back(
+        to_sequence(*tiny::bytes_tokenizer(), tiny::text(1 + 15 * i, i), tiny::text(1 + i, 100 + i), "test"));
+  }
+  for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+    models::LanguageModel model(options, 5);
+    config::TrainOptions train;
+    train.precision = precision;
+    const nn::Context context = models::make_context(train, at::kCPU);
+    if (context.compute_dtype) {
+      model.parameters().cache_weights_in(*context.compute_dtype);
+    }
+    const auto results = [&](int threads, std::int64_t batch, std::int64_t chunk) {
+      at::set_num_threads(threads);
+      std::vector<double> all;
+      for (const auto& spans : score(model, sequences, {.batch_size = batch, .context = context}, "test").spans) {
+        all.push_back(spans.front().log_probability);
+      }
+      for (const Sequence& sequence : sequences) {
+        all.push_back(by_engine(model, sequence, chunk, context));
+      }
+      return std::pair(all, evaluate_text(model, text, {.batch_size = batch, .context = context}).sums);
+    };
+    EXPECT_TRUE(results(3, 4, 7) == results(1, 1, 128)) << config::name_of(precision);
+  }
+  at::set_num_threads(before);
 }
 
 TEST(Score, EqualSequencesGetEqualScores) {
