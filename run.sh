@@ -38,7 +38,7 @@ usage: ./run.sh COMMAND
   test [ARGS...]    every test; ARGS go to ctest (-R core)
   bench [NAME...]   benchmarks against their yardsticks
   setup             only set up: system packages, .env/ with torch, build/
-  install           set up, and put `headroom` into ~/.local/bin, with completion for bash, zsh and fish and a man page
+  install           set up, and put `headroom` into ~/.local/bin, with completion for bash and zsh
   wheel [TORCH...]  the Python package as wheels for people without a compiler, in dist/: for the torch of .env/, or
                     for each TORCH (2.12 2.11)
   format [--check]  clang-format over the sources; --check only says what is not in form
@@ -161,19 +161,17 @@ setup() {
   ) 9>"$here/build/lock"
 }
 
-# Links the program built here, and installs its completion scripts and manual page, below ~/.local.
+# Links the program built here, and writes its completion script, below ~/.local.
 install_for_user() {
-  local program=$build/bin/headroom bin=$HOME/.local/bin data=${XDG_DATA_HOME:-$HOME/.local/share}
-  mkdir -p "$bin" "$data"/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,man/man1}
+  local program=$build/bin/headroom bin=$HOME/.local/bin
+  local completion=${XDG_DATA_HOME:-$HOME/.local/share}/bash-completion/completions/headroom
+  mkdir -p "$bin" "$(dirname "$completion")"
   ln -sfn "$program" "$bin/headroom"
-  "$program" completion bash >"$data/bash-completion/completions/headroom"
-  "$program" completion zsh >"$data/zsh/site-functions/_headroom"
-  "$program" completion fish >"$data/fish/vendor_completions.d/headroom.fish"
-  "$program" man >"$data/man/man1/headroom.1"
+  "$program" __complete >"$completion"
   say "install: $bin/headroom -> $program"
-  say "install: completion for bash, zsh and fish, and headroom(1), below $data"
+  say "install: completion for bash: $completion"
   [[ :$PATH: == *:$bin:* ]] || say "install: $bin is not in PATH yet: export PATH=\"$bin:\$PATH\""
-  say "install: zsh looks there after: fpath+=($data/zsh/site-functions), before compinit"
+  say "install: completion for zsh: autoload -U bashcompinit && bashcompinit && source $completion, after compinit"
 }
 
 run_tests() {

@@ -17,8 +17,7 @@ import train_runs
 
 COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "try", "report", "runs", "demo", "analyse",
             "inspect", "checkpoint info", "checkpoint export", "import", "convert", "cost", "match", "recipes", "papers", "tokenizer train",
-            "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor", "completion",
-            "man"]
+            "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor"]
 
 
 def test_help_lists_the_commands(headroom):

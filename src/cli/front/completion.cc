@@ -1,174 +1,104 @@
-// Shell completion of commands, options and their values, files and recipes.
-#include <algorithm>
-#include <utility>
+// Shell completion of commands, options and their values, recipes, config keys and files.
+#include <fmt/ranges.h>
 
-#include "command_tree.h"
-#include "headroom/core/error.h"
-#include "training/cost/papers/papers.h"
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "foundation/core/transformed.h"
+#include "headroom/config/config.h"
+#include "program.h"
 
 namespace headroom::cli {
 
 namespace {
 
-constexpr std::string_view kBash = R"(# bash completion of headroom
-_headroom() {
-  local line file
-  COMPREPLY=()
-  while IFS= read -r line; do
-    if [[ $line == :files ]]; then
-      while IFS= read -r file; do
-        COMPREPLY+=("$file")
-      done < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
-    else
-      COMPREPLY+=("${line%%$'\t'*}")
-    fi
-  done < <("${COMP_WORDS[0]/#\~/$HOME}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-  if [[ ${COMPREPLY[0]} == *= ]]; then
-    compopt +o filenames -o nospace 2>/dev/null
-  fi
-}
+// Arguments: the paths of all commands as patterns, recipes, keys, values of options, words after commands.
+constexpr std::string_view kScript = R"(# Completion of headroom, written by ./run.sh install.
+_headroom() {{
+  local path= words= files=-f i IFS=$'\n'
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "$path ${{COMP_WORDS[i]}}" in
+    {}) path+=" ${{COMP_WORDS[i]}}" ;;
+    esac
+  done
+  local recipes="{}"
+  local keys="{}"
+  case "$path ${{COMP_WORDS[COMP_CWORD - 1]}}" in
+{}  *)
+    case "$path" in
+{}    esac
+    ;;
+  esac
+  COMPREPLY=($(compgen $files -W "${{words// /$'\n'}}" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+  [[ ${{COMPREPLY[0]}} != *= ]] || compopt +o filenames -o nospace 2>/dev/null
+}}
 complete -o filenames -F _headroom headroom
 )";
 
-constexpr std::string_view kZsh = R"(#compdef headroom
-# zsh completion of headroom
-_headroom() {
-  local line name about files
-  local -a candidates suffix
-  for line in "${(@f)$(${~words[1]} __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
-    name="${line%%$'\t'*}" about="${line#*$'\t'}"
-    if [[ $line == :files ]]; then
-      files=yes
-    elif [[ -n $name ]]; then
-      [[ $about == $name ]] && about=
-      candidates+=("${name//:/\\:}${about:+:$about}")
-      [[ $name == *= ]] && suffix=(-S '')
-    fi
-  done
-  _describe headroom candidates "${suffix[@]}"
-  [[ -n $files ]] && _files
-}
-_headroom "$@"
-)";
+struct Cases {
+  std::vector<std::string> paths;
+  std::string values, words;
+};
 
-constexpr std::string_view kFish = R"(# fish completion of headroom
-function __headroom_complete
-  set -l words (commandline -opc)
-  set -l last (commandline -ct)
-  for line in ($words[1] __complete $words[2..] "$last" 2>/dev/null)
-    if test "$line" = :files
-      __fish_complete_path "$last"
-    else
-      printf '%s\n' $line
-    end
-  end
-end
-complete -c headroom -f -a '(__headroom_complete)'
-)";
-
-// Shortens a help text to one line.
-std::string brief(const std::string& about) {
-  constexpr std::size_t kLongest = 70;
-  std::string text = about.substr(0, std::min(about.find_first_of(";\n"), about.size()));
-  while (text.size() > kLongest) {
-    text.resize(text.rfind(' '));
+// Returns the shell's words for the value of an option or argument; empty if the value is any text or file.
+std::string values_of(const CLI::Option& option) {
+  const std::string type = option.nonpositional() ? option.get_type_name() : option.get_name();
+  if (type.starts_with("KEY=")) {
+    return "$keys";
   }
-  return text;
+  if (type == "CONFIG" || type == "BASE" || type == "CHANGE" || type == "FILTER") {
+    return "$recipes";
+  }
+  std::string choices;
+  std::istringstream names(type.find('|') == std::string::npos ? "" : type);
+  for (std::string name; std::getline(names, name, '|');) {
+    const bool placeholder = std::ranges::any_of(name, [](char c) { return c >= 'A' && c <= 'Z'; });  // "cuda:N"
+    choices += placeholder ? "" : name + " ";
+  }
+  return choices;
 }
 
-const CommandText* command_at(const std::vector<CommandText>& commands, const std::vector<std::string>& path) {
-  const auto found = std::ranges::find(commands, path, &CommandText::path);
-  return found == commands.end() ? nullptr : &*found;
-}
-
-bool takes_recipe(const OptionText& option) {
-  return option.value == "CONFIG" ||
-         (option.positional && (option.names[0] == "CONFIG" || option.names[0] == "FILTER"));
-}
-
-// Returns the lines for the value of an option or a positional argument.
-std::vector<std::string> values_of(const OptionText& option, const std::vector<std::string>& keys) {
-  std::vector<std::string> lines = option.choices;
-  if (lines.empty() && option.value.starts_with("KEY=")) {
-    for (const std::string& key : keys) {
-      lines.push_back(key + "=");
+void collect(const CLI::App& app, const std::string& path, Cases& cases) {
+  std::string words;
+  const std::vector<const CLI::App*> inner = app.get_subcommands([](const CLI::App*) { return true; });
+  for (const CLI::App* command : inner) {
+    const std::string below = path + " " + command->get_name();
+    words += command->get_name() + " ";
+    cases.paths.push_back("\"" + below + "\"");
+    collect(*command, below, cases);
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string values = values_of(*option);
+    if (option->get_group().empty()) {  // hidden
+      continue;
     }
-    return lines;
-  }
-  if (lines.empty() && takes_recipe(option)) {
-    for (const cost::Recipe& recipe : cost::list_recipes()) {
-      lines.push_back(recipe.name);
+    if (!option->nonpositional()) {
+      words += values + " ";
+      continue;
+    }
+    for (const std::string& name : option->get_lnames()) {
+      words += "--" + name + " ";
+      if (!values.empty()) {
+        cases.values += fmt::format("  \"{} --{}\") words=\"{}\"{} ;;\n", path, name, values,
+                                    values == "$recipes" ? "" : " files=");
+      }
     }
   }
-  if (option.positional || option.choices.empty()) {
-    lines.emplace_back(":files");
-  }
-  return lines;
-}
-
-std::vector<std::string> option_lines(const CommandText& command) {
-  std::vector<std::string> lines;
-  for (const OptionText& option : command.options) {
-    for (std::size_t i = 0; !option.positional && i < option.names.size(); ++i) {
-      lines.push_back(option.names[i] + "\t" + brief(option.about));
-    }
-  }
-  return lines;
-}
-
-std::vector<std::string> subcommand_lines(const CommandText& command, const std::vector<CommandText>& commands) {
-  std::vector<std::string> lines;
-  for (const std::string& name : command.inner) {
-    std::vector<std::string> path = command.path;
-    path.push_back(name);
-    lines.push_back(name + "\t" + brief(command_at(commands, path)->about));
-  }
-  return lines;
-}
-
-std::vector<std::string> argument_lines(const CommandText& command, const std::vector<std::string>& keys) {
-  for (const OptionText& option : command.options) {
-    if (option.positional && (takes_recipe(option) || !option.choices.empty())) {
-      return values_of(option, keys);
-    }
-  }
-  return {":files"};
+  cases.words += fmt::format("    \"{}\") words=\"{}\"{} ;;\n", path, words, inner.empty() ? "" : " files=");
 }
 
 }  // namespace
 
-std::string completions(const std::vector<CommandText>& commands, const std::vector<std::string>& keys,
-                        const std::vector<std::string>& words) {
-  const CommandText* command = &commands.front();
-  const std::string before = words.size() > 1 ? words[words.size() - 2] : "", last = words.empty() ? "" : words.back();
-  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-    std::vector<std::string> path = command->path;
-    path.push_back(words[i]);
-    if (const CommandText* const found = command_at(commands, path)) {
-      command = found;
-    }
-  }
-  const auto option = std::ranges::find_if(command->options, [&](const OptionText& one) {
-    return !one.positional && !one.value.empty() && std::ranges::find(one.names, before) != one.names.end();
-  });
-  const std::vector<std::string> lines = option != command->options.end() ? values_of(*option, keys)
-                                         : last.starts_with('-')          ? option_lines(*command)
-                                         : !command->inner.empty()        ? subcommand_lines(*command, commands)
-                                                                          : argument_lines(*command, keys);
-  std::string text;
-  for (const std::string& line : lines) {
-    text += line == ":files" || line.starts_with(last) ? line + "\n" : "";
-  }
-  return text;
-}
-
-std::string completion_script(std::string_view shell) {
-  for (const auto& [name, script] : {std::pair("bash", kBash), std::pair("zsh", kZsh), std::pair("fish", kFish)}) {
-    if (shell == name) {
-      return std::string(script);
-    }
-  }
-  user_error("completion: SHELL: must be bash, zsh or fish, got {}", shell);
+std::string completion_script(const CLI::App& root) {
+  Cases cases;
+  collect(root, "", cases);
+  const std::vector<std::string> keys =
+      transformed(config::flatten(config::Config()), [](const auto& entry) { return entry.first + "="; });
+  return fmt::format(kScript, fmt::join(cases.paths, " | "), fmt::join(config::recipe_names(), " "),
+                     fmt::join(keys, " "), cases.values, cases.words);
 }
 
 }  // namespace headroom::cli

@@ -13,13 +13,10 @@
 #include <new>
 #include <system_error>
 
-#include "command_tree.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
-#include "foundation/core/transformed.h"
-#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -73,7 +70,6 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
   add_cost_commands(*this);
   add_data_commands(*this);
   add_checking_commands(*this);
-  add_help_commands(*this);
 }
 
 CLI::App& Program::add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,
@@ -229,10 +225,8 @@ std::string not_a_command(const CLI::App& root, int argc, const char* const* arg
 }  // namespace
 
 int Program::dispatch(int argc, const char* const* argv) {
-  if (argc > 1 && argv[1] == kComplete) {
-    const std::vector<std::string> keys =
-        transformed(config::flatten(config::Config()), [](const auto& entry) { return entry.first; });
-    Output(false).text(completions(command_tree(app_), keys, {argv + 2, argv + argc}));
+  if (argc == 2 && argv[1] == std::string_view("__complete")) {  // for ./run.sh install
+    Output(false).text(completion_script(app_));
     return kDone;
   }
   try {

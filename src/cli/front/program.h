@@ -66,7 +66,6 @@ void add_inspecting_commands(Program& program);  // analyse, inspect, checkpoint
 void add_cost_commands(Program& program);        // cost, match, recipes, papers
 void add_data_commands(Program& program);        // tokenizer, data
 void add_checking_commands(Program& program);    // golden, bench, doctor
-void add_help_commands(Program& program);        // completion, man
 
 // Arguments and options shared by several commands.
 // RUN, required: a run folder or a checkpoint file.
@@ -130,6 +129,9 @@ std::shared_ptr<CLI::FormatterBase> help_formatter(std::size_t columns);
 
 // Returns the command that the command line names.
 const CLI::App& innermost(const CLI::App& root);
+
+// Returns the script that completes command lines in bash, and in zsh through bashcompinit.
+std::string completion_script(const CLI::App& root);
 
 // Describes an invalid command line in one sentence: "train: unknown option --resume; did you mean --resume?"
 std::string describe_user_error(const CLI::App& root, const CLI::ParseError& error);
