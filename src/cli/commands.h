@@ -201,12 +201,6 @@ struct Demo {
   std::int64_t seeds = 1;
 };
 
-struct Golden {
-  std::vector<std::string> paths;
-  config::Implementation implementation = config::Implementation::automatic;
-  std::string dtype = "float32", device = "cpu";
-};
-
 struct Bench {
   std::vector<std::string> names;  // default: all; arguments after `generation` or `evaluate` are configs
   std::int64_t repeats = 7, batch = 1, prompt = 1024, tokens = 128;
@@ -249,7 +243,7 @@ struct Convert {
 
 struct EngineRequest {
   std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, CostInTime, Sweep, Try, Report, Runs, Demo,
-               Golden, Bench, Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
+               Bench, Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports

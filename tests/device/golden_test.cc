@@ -1,8 +1,7 @@
 // Golden cases and operator benchmarks on the device.
-#include "tools/golden/golden.h"
-
 #include <gtest/gtest.h>
 
+#include "golden/golden.h"
 #include "one_thread.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/timing.h"
@@ -10,7 +9,7 @@
 namespace headroom::device {
 namespace golden_test {
 
-const std::string kCases = std::string(HEADROOM_SOURCE_DIR) + "/tests/tools/golden/cases";
+const std::string kCases = std::string(HEADROOM_SOURCE_DIR) + "/tests/golden/cases";
 
 class GoldenCases : public ::testing::TestWithParam<at::ScalarType> {};
 

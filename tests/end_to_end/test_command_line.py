@@ -17,7 +17,7 @@ import train_runs
 
 COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "try", "report", "runs", "demo", "analyse",
             "inspect", "checkpoint info", "checkpoint export", "import", "convert", "cost", "match", "recipes", "papers", "tokenizer train",
-            "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor"]
+            "tokenizer encode", "tokenizer decode", "data prepare", "bench", "doctor"]
 
 
 def test_help_lists_the_commands(headroom):
@@ -66,9 +66,6 @@ def test_help_of_the_config_names_every_key(headroom):
     (["cost", "--paper", "no such paper"], "no such paper"),
     (["cost", "--paper", "moa", "--set", "model.d_model=4"], "--set"),
     (["generate", "no_such_run", "--prompt", "x", "--tokens", "many"], "--tokens"),
-    (["golden", "/no/such/cases"], "/no/such/cases"),
-    (["golden", "/no/such/cases"], "tests/tools/golden/cases"),
-    (["golden"], "tests/tools/golden/cases"),
     (["bench", "no_such_bench"], "no_such_bench"),
     (["tokenizer", "encode", "/no/such/file", "text"], "/no/such/file"),
     (["recipes", "--threads", "2"], "--threads"),
@@ -350,25 +347,6 @@ def test_compare(headroom, tiny, tmp_path):
     assert "dense" in report and "http" not in re.sub(r"http://www\.w3\.org/\S+", "", report)
 
 
-GOLDEN_CASE = train_runs.ROOT / "tests/tools/golden/cases/switchhead/rope_vo.json"
-
-
-def test_golden(headroom):
-    document = headroom.json("golden", GOLDEN_CASE)
-    assert (document["passed"], document["failed"]) == (1, 0)
-    assert {"case", "family", "implementation", "passed", "worst_tensor", "error", "limit"} <= document["cases"][0].keys()
-    assert headroom("golden", GOLDEN_CASE, "--dtype", "float64").stdout.splitlines()[-1] == "1 passed, 0 failed"
-
-
-def test_a_golden_case_beyond_its_limit_is_status_1(headroom, tmp_path):
-    strict = json.loads(GOLDEN_CASE.read_text())
-    strict["tolerance"] = dict.fromkeys(strict["tolerance"], 1e-30)
-    (tmp_path / GOLDEN_CASE.name).write_text(json.dumps(strict))
-    data = GOLDEN_CASE.with_suffix(".safetensors")
-    (tmp_path / data.name).symlink_to(data)
-    assert headroom("golden", tmp_path, status=1).stdout.splitlines()[-1] == "0 passed, 1 failed"
-
-
 def test_bench_profiles_the_step_of_a_config(headroom, tiny):
     step, *operators = headroom.json("bench", "profile", "--config", tiny, "--repeats", "1", "--threads", "1")
     assert step["name"] == f"{tiny} B4, a step" and step["seconds"] > 0
@@ -429,7 +407,7 @@ def test_a_missing_device_is_a_user_error(headroom, tiny, trained, tmp_path):
     missing = "cuda" if there == ["cpu"] else f"cuda:{len(there)}"
     asked = [["train", tiny, "--out", tmp_path / "run", "--set", f"train.device={missing}"],
              ["evaluate", trained, "--device", missing], ["generate", trained, "--prompt", "a", "--device", missing],
-             ["golden", GOLDEN_CASE, "--device", missing], ["bench", "machine", "--device", missing]]
+             ["bench", "machine", "--device", missing]]
     for arguments in asked:
         assert f"device {missing}: " in headroom.refusal(*arguments)
     assert "gpu" in headroom.refusal("generate", trained, "--prompt", "a", "--device", "gpu")

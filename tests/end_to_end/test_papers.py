@@ -18,7 +18,6 @@ NOT_RUN = {
     "headroom import": "names the command; the model is downloaded by the reader",
     "headroom bench switchhead switchhead_262m": "trains models of 47M and 262M parameters",
     "headroom bench dcformer": "trains layers of the 405M models",
-    "headroom golden tests/tools/golden/cases": "runs as a test of its own",
 }
 AT_MOST = {"n_layers": 2, "n_decoder_layers": 2, "context_length": 24, "memory_length": 24, "d_head_hidden": 8, "n_classes": 10,
            "image_size": 8, "patch_size": 4, "n_heads": 4, "n_kv_heads": 4, "d_head": 8, "n_experts": 4, "top_k": 4,

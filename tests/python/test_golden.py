@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import headroom_torch as ht
 
-CASES = pathlib.Path(__file__).resolve().parent.parent / "tools" / "golden" / "cases"
+CASES = pathlib.Path(__file__).resolve().parent.parent / "golden" / "cases"
 
 
 def position(options, dims):

@@ -26,7 +26,6 @@ int run(const Try& command, const EngineRequest& request);
 int run(const Report& command, const EngineRequest& request);
 int run(const Runs& command, const EngineRequest& request);
 int run(const Demo& command, const EngineRequest& request);
-int run(const Golden& command, const EngineRequest& request);
 int run(const Bench& command, const EngineRequest& request);
 int run(const Doctor& command, const EngineRequest& request);
 int run(const CheckpointInfo& command, const EngineRequest& request);

@@ -1,4 +1,4 @@
-// The commands golden, bench and doctor, which check correctness, speed and the installation.
+// The commands bench and doctor, which check speed and the installation.
 #include <memory>
 
 #include "program.h"
@@ -7,31 +7,6 @@
 namespace headroom::cli {
 
 namespace {
-
-void add_golden(Program& program) {
-  struct Options : Golden {
-    std::string name = "automatic";
-  };
-  auto options = std::make_shared<Options>();
-  CLI::App& command = program.add(
-      program.root(), "golden", "Check the implementation against reference cases: outputs, losses and every gradient.",
-      "headroom golden tests/tools/golden/cases/dense --dtype float64", [&program, options] {
-        for (const auto& [implementation, name] : config::values_of<config::Implementation>()) {
-          if (name == options->name) {
-            options->implementation = implementation;
-          }
-        }
-        return program.engine<Golden>(*options);
-      });
-  command
-      .add_option("PATH", options->paths,
-                  "folders, .json or .safetensors files; the source tree has some in tests/tools/golden/cases")
-      ->type_name("");
-  add_choice(command, "--impl", options->name, {"reference", "fused", "automatic"}, "implementation of the operators");
-  add_choice(command, "--dtype", options->dtype, {"float32", "float64"}, "number format");
-  add_device(command, options->device);
-  program.add_threads(command);
-}
 
 void list_benchmarks(const Output& output) {
   std::string text;
@@ -99,7 +74,6 @@ void add_doctor(Program& program) {
 }  // namespace
 
 void add_checking_commands(Program& program) {
-  add_golden(program);
   add_bench(program);
   add_doctor(program);
 }

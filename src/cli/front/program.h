@@ -65,7 +65,7 @@ void add_comparing_commands(Program& program);   // compare, sweep, try, report,
 void add_inspecting_commands(Program& program);  // analyse, inspect, checkpoint, import, convert
 void add_cost_commands(Program& program);        // cost, match, recipes, papers
 void add_data_commands(Program& program);        // tokenizer, data
-void add_checking_commands(Program& program);    // golden, bench, doctor
+void add_checking_commands(Program& program);    // bench, doctor
 
 // Arguments and options shared by several commands.
 // RUN, required: a run folder or a checkpoint file.

@@ -1,28 +1,26 @@
-// The reference cases of tests/tools/golden/cases: every family, every implementation, single and double precision.
+// The reference cases of tests/golden/cases: every family, every implementation, single and double precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "headroom/core/error.h"
+#include "golden/case.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/nn/routing.h"
 #include "one_thread.h"
 #include "tiny/folder.h"
-#include "tools/golden/golden.h"
 
 namespace headroom::golden {
 namespace cases_test {
 
 namespace fs = std::filesystem;
 
-const fs::path kCases = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "tools" / "golden" / "cases";
+const fs::path kCases = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "golden" / "cases";
 
 // "mgk/own_dot_bidirectional", ..., by name.
 std::vector<std::string> cases() {
@@ -87,22 +85,16 @@ TEST(GoldenCases, AreComplete) {
   EXPECT_EQ(found, expected);
 }
 
-at::Tensor tensor_of(const StoredTensor& stored) {
-  at::Tensor t = at::empty(stored.shape, stored.dtype == DType::i32 ? at::kInt : at::kFloat);
-  std::memcpy(t.mutable_data_ptr(), stored.data.data(), stored.data.size());
-  return t;
-}
-
 // A layer whose case gives the slot of each routed expert: the loss must count these slots, whatever the layer's own
 // order is.
 TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
   const fs::path original = kCases / "moa" / "self_bidirectional";
   const tiny::Folder folder;
   const SafetensorsFile file(original.string() + ".safetensors");
-  const at::Tensor index = tensor_of(file.tensors().at("mid.select.index"));
+  const Case read = read_case(original.string() + ".json", {});
+  const at::Tensor index = read.at("mid.select.index");
   const std::int64_t batch = index.size(0), k = index.size(2);
-  const at::Tensor prob = tensor_of(file.tensors().at("mid.select.prob")).to(at::kDouble),
-                   slots = index.flip(2).contiguous();
+  const at::Tensor prob = read.at("mid.select.prob").to(at::kDouble), slots = index.flip(2).to(at::kInt);
   const std::int64_t n_experts = prob.size(2);
   const auto loss = [&](const at::Tensor& order) {
     const at::Tensor counts = nn::slot_counts(order.reshape({-1, k}).to(at::kLong), batch, n_experts);

@@ -1,4 +1,4 @@
-#include "tools/golden/golden.h"
+#include "golden/golden.h"
 
 #include <gtest/gtest.h>
 
@@ -46,20 +46,6 @@ struct OneNumber {
   }
 };
 
-TEST(Golden, PassesInEveryImplementation) {
-  const OneNumber one;
-  one.write(-6.0F);
-  for (const auto& [implementation, name] :
-       {std::pair{Implementation::reference, "reference"}, {Implementation::fused, "fused"}}) {
-    const auto outcomes = run_cases({one.folder.path()}, {.implementation = implementation});
-    ASSERT_EQ(outcomes.size(), 1U);
-    EXPECT_TRUE(outcomes[0].passed) << outcome_line(outcomes[0]);
-    EXPECT_EQ(outcomes[0].implementation, name);
-  }
-  EXPECT_TRUE(run_cases({one.json}, {.dtype = at::kDouble})[0].passed);
-  EXPECT_EQ(outcomes_json(run_cases({one.folder.path()}, {})).at("passed"), 1);
-}
-
 TEST(Golden, FailsAndNamesTheTensor) {
   const OneNumber one;
   one.write(-6.001F);
@@ -68,14 +54,6 @@ TEST(Golden, FailsAndNamesTheTensor) {
   EXPECT_EQ(outcomes[0].worst_tensor, "out");
   EXPECT_GT(outcomes[0].error, outcomes[0].limit);
   EXPECT_EQ(outcomes_json(outcomes).at("failed"), 1);
-}
-
-TEST(Golden, FusedIsRefusedWithItsReasonInDouble) {
-  const OneNumber one;
-  one.write(-6.0F);
-  const auto outcomes = run_cases({one.folder.path()}, {.implementation = Implementation::fused, .dtype = at::kDouble});
-  EXPECT_FALSE(outcomes[0].passed);
-  EXPECT_NE(outcomes[0].reason.find("float64"), std::string::npos) << outcomes[0].reason;
 }
 
 // Options that the layers do not support are refused, not ignored.
@@ -102,27 +80,6 @@ TEST(Golden, UnsupportedOptionsAreRefused) {
   Json other = composed;
   other["base"] = "mean";
   refused("dcmha", other, "options.base", "\"mean\"");
-}
-
-TEST(Golden, AMissingOrWrongKeyIsNamed) {
-  const OneNumber one;
-  one.write(-6.0F);
-  const Json good = parse_json(read_text_file(one.json), "one");
-  const auto refused = [&](const Json& meaning, const char* key) {
-    write_text_file(one.json, meaning.dump());
-    const std::string reason = run_cases({one.folder.path()}, {})[0].reason;
-    EXPECT_EQ(reason.find(one.json.string()), 0U) << reason;
-    EXPECT_NE(reason.find(key), std::string::npos) << reason;
-    EXPECT_EQ(reason.find("json.exception"), std::string::npos) << reason;
-  };
-  for (const char* key : {"format", "dims", "tolerance"}) {
-    Json meaning = good;
-    meaning.erase(key);
-    refused(meaning, key);
-  }
-  Json meaning = good;
-  meaning["options"]["window"] = "wide";
-  refused(meaning, "must be number");
 }
 
 TEST(Golden, AnUnknownFamilyFailsAndBadFilesDoNotStopTheRest) {

@@ -1,6 +1,6 @@
 // Numerical reference cases, run against the layers and models: outputs, losses, states and all gradients. A case is
 // `<case>.json` (options and tolerances) and `<case>.safetensors` (inputs, parameters and expected results);
-// tests/tools/golden/README.md has the format.
+// README.md has the format.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -32,9 +32,6 @@ struct Case {
 // Throws UserError naming the file if it is not a reference case.
 Case read_case(const std::filesystem::path& json, const GoldenOptions& options);
 
-// Returns the reason without the library's prefix: "key 'kind' not found".
-std::string reason_of(const Json::exception& problem);
-
 // What a runner returns. Names are those of the case: "out", "aux.entropy", "mid.probs", "in.x", "param.w_q".
 struct CaseResult {
   std::map<std::string, at::Tensor> values;  // results, differentiable

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "case.h"
-#include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
 
@@ -12,22 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A hint for messages; empty outside of a source tree.
-std::string shipped_cases() {
-  try {
-    const fs::path folder = fs::path(home_folder()) / "tests" / "tools" / "golden" / "cases";
-    std::error_code error;
-    return fs::is_directory(folder, error) ? "; the cases of this source tree are in " + folder.string() : "";
-  } catch (const Error&) {
-    return "";
-  }
-}
-
 std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
   std::vector<fs::path> found;
-  if (paths.empty()) {
-    user_error("golden: PATH is required, a folder of reference cases or a file of a case{}", shipped_cases());
-  }
   for (const fs::path& path : paths) {
     std::error_code error;
     if (fs::is_directory(path, error)) {
@@ -41,17 +26,15 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
       fs::path json = path;
       json.replace_extension(".json");
       if (path.extension() != ".safetensors" && path != json) {
-        user_error("golden: {}: is not a reference case (a .json beside a .safetensors){}", path.string(),
-                   shipped_cases());
+        user_error("golden: {}: is not a reference case (a .json beside a .safetensors)", path.string());
       }
       found.push_back(json);
     } else {
-      user_error("golden: {}: no such file or folder{}", path.string(), shipped_cases());
+      user_error("golden: {}: no such file or folder", path.string());
     }
   }
   if (found.empty()) {
-    user_error("golden: {}: no reference case (a .json beside a .safetensors) found{}", paths[0].string(),
-               shipped_cases());
+    user_error("golden: {}: no reference case (a .json beside a .safetensors) found", paths[0].string());
   }
   std::ranges::sort(found);
   found.erase(std::unique(found.begin(), found.end()), found.end());
@@ -95,7 +78,7 @@ CaseOutcome run_case(const fs::path& json, const GoldenOptions& options) {
   } catch (const c10::Error& problem) {
     outcome.reason = problem.what_without_backtrace();
   } catch (const Json::exception& problem) {
-    outcome.reason = fmt::format("{}: {}", json.string(), reason_of(problem));
+    outcome.reason = fmt::format("{}: {}", json.string(), problem.what());
   } catch (const std::exception& problem) {
     outcome.reason = problem.what();
   }

@@ -143,12 +143,6 @@ const at::Tensor& Case::at(const std::string& tensor) const {
   return found->second;
 }
 
-std::string reason_of(const Json::exception& problem) {
-  const std::string text = problem.what();  // "[json.exception.out_of_range.403] key 'kind' not found"
-  const std::size_t tag = text.find("] ");
-  return tag == std::string::npos ? text : text.substr(tag + 2);
-}
-
 Case read_case(const std::filesystem::path& json, const GoldenOptions& options) {
   const Json meaning = parse_json(read_text_file(json), json.string());
   Case c;
@@ -170,7 +164,7 @@ Case read_case(const std::filesystem::path& json, const GoldenOptions& options) 
   } catch (const Json::exception& problem) {
     user_error(
         "{}: is not a reference case, {}; one has the keys format, case, family, dims, options and tolerance with out",
-        json.string(), reason_of(problem));
+        json.string(), problem.what());
   }
   std::filesystem::path file = json;
   const SafetensorsFile stored(file.replace_extension(".safetensors"));
