@@ -205,7 +205,6 @@ struct Bench {
   std::vector<std::string> names;  // default: all; arguments after `generation` or `evaluate` are configs
   std::int64_t repeats = 7, batch = 1, prompt = 1024, tokens = 128;
   std::string precision = "fp32", device = "auto";
-  std::string plots;  // folder for plots
   std::vector<std::string> configs, set;
   std::string serve;  // if set, this process is a worker of another benchmark process
 };

@@ -16,7 +16,7 @@ import train_runs
 
 NOT_RUN = {
     "headroom import": "names the command; the model is downloaded by the reader",
-    "headroom bench switchhead switchhead_262m": "trains models of 47M and 262M parameters",
+    "headroom bench switchhead": "trains models of 47M and 262M parameters",
     "headroom bench dcformer": "trains layers of the 405M models",
 }
 AT_MOST = {"n_layers": 2, "n_decoder_layers": 2, "context_length": 24, "memory_length": 24, "d_head_hidden": 8, "n_classes": 10,

@@ -42,9 +42,9 @@ int run(const Bench& command, const EngineRequest& request) {
       user_error("bench: {}: unknown benchmark; choose among {}", name, fmt::join(known, ", "));
     }
   }
-  const bool profiles = names == std::vector<std::string>{"profile"} || names == std::vector<std::string>{"products"};
+  const bool profiles = names == std::vector<std::string>{"profile"};
   if (!(configs.empty() && command.set.empty()) && !profiles && !takes_configs(names)) {
-    user_error("bench: {}: only for `bench profile`, `products`, `generation` and `evaluate`, got {}",
+    user_error("bench: {}: only for `bench profile`, `generation` and `evaluate`, got {}",
                configs.empty() ? "--set" : "--config",
                names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(names, ", ")));
   }
@@ -55,7 +55,6 @@ int run(const Bench& command, const EngineRequest& request) {
                                     .threads = request.threads,
                                     .precision = command.precision,
                                     .device = models::resolve(command.device).str(),
-                                    .plots = command.plots,
                                     .configs = configs,
                                     .set = command.set,
                                     .batch = command.batch,

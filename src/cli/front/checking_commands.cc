@@ -39,8 +39,7 @@ void add_bench(Program& program) {
           "NAME", options->names,
           "benchmarks (default: all); after generation and evaluate: TOML files or recipes, the first is the baseline")
       ->type_name("");
-  command.add_option("--plots", options->plots, "folder for plots (scaling)")->type_name("DIR");
-  command.add_option("--config", options->configs, "profile, products, generation, evaluate: TOML file or recipe")
+  command.add_option("--config", options->configs, "profile, generation, evaluate: TOML file or recipe")
       ->allow_extra_args(false)  // NAME may follow
       ->type_name("CONFIG");
   add_set(command, options->set);

@@ -18,9 +18,8 @@ namespace {
 
 // In the order of kBenchNames.
 constexpr std::vector<Row> (*kRuns[])(const BenchOptions&) = {
-    machine,       attention,  composition, mixture, linear_attention, layers,          neighbours, expert_linear,
-    cross_entropy, adamw,      step,        steps,   switchhead,       switchhead_262m, dcformer,   distributed,
-    decoding,      generation, evaluate,    serving, python,           scaling,         profile,    products};
+    machine,  attention, layers,     expert_linear, cross_entropy, step,   switchhead,
+    dcformer, ranks,     generation, evaluate,      serving,       profile};
 static_assert(std::size(kRuns) == std::size(kBenchNames));
 
 }  // namespace
@@ -133,20 +132,6 @@ std::string to_table(const std::vector<Row>& rows) {
                                                 : std::string("-"));
   }
   return text;
-}
-
-double growth_exponent(const std::vector<draw::Point>& points, std::size_t n) {
-  const std::size_t first = n == 0 || n > points.size() ? 0 : points.size() - n;
-  double x = 0.0, y = 0.0, xx = 0.0, xy = 0.0;
-  for (std::size_t i = first; i < points.size(); ++i) {
-    const double u = std::log(points[i].x), v = std::log(points[i].y);
-    x += u;
-    y += v;
-    xx += u * u;
-    xy += u * v;
-  }
-  const auto count = static_cast<double>(points.size() - first);
-  return (count * xy - x * y) / (count * xx - x * x);
 }
 
 }  // namespace headroom::bench

@@ -17,8 +17,7 @@ struct BenchOptions {
   std::int64_t threads = 0;        // 0: all physical cores
   std::string precision = "fp32";  // "fp32" or "bf16"; ignored by benchmarks with a single precision
   std::string device = "cpu";      // an available torch device; memory is reported for the CPU, and by `step` for any
-  std::string plots;               // folder for charts; empty: none
-  // For `profile`, `products`, `generation` and `evaluate`; configs: empty: those of the benchmark.
+  // For `profile`, `generation` and `evaluate`; configs: empty: those of the benchmark.
   std::vector<std::string> configs, set;     // set: "key=value" changes of each config
   std::int64_t batch = 1;                    // generation, evaluate: sequences per batch
   std::int64_t prompt = 1024, tokens = 128;  // generation
@@ -44,8 +43,7 @@ void check_generation(const BenchOptions& options);
 
 // The child process of a benchmark. Runs the workload `spec` (JSON) as commands on standard input request, until
 // "quit". Responds to "run N" with the seconds of N units of work, to "memory" with the peak bytes added by creating
-// and running the model, to "bandwidth" with the rate of reading the weights, and to "prompt" with the seconds of
-// reading a prompt. Returns the exit status.
+// and running the model, and to "prompt" with the seconds of reading a prompt. Returns the exit status.
 int serve(const std::string& spec);
 
 Json to_json(const std::vector<Row>& rows);

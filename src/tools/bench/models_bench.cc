@@ -65,64 +65,39 @@ TimedModel training_step(const std::string& name, const WorkloadSpec& spec) {
   return {name, spec, static_cast<double>(cost::executed_cost(spec.model(), spec.batch).step_macs)};
 }
 
-// Returns the number of values read to decode one token: each weight once, and the cache of `keys` tokens. Weights are
-// counted by the multiply-accumulates of a one-token context, which uses each weight exactly once.
-double values_read(config::ModelOptions o, std::int64_t keys) {
-  const auto cached = static_cast<double>(cost::decoding_cache_elements(o));
-  const auto room = static_cast<double>(o.memory_length + o.context_length);
-  o.context_length = 1;
-  o.memory_length = 0;
-  const cost::ExecutedCost cost = cost::executed_cost(o, 1);
-  return static_cast<double>(cost.attention_macs + cost.mlp_macs + cost.head_macs) +
-         cached * static_cast<double>(keys) / room;
-}
-
-// Medians over the timed tokens and rounds.
-struct TokenTimes {
-  double seconds = 0.0;
-  double bandwidth_gb = 0.0;  // GB/s of reading the weights, measured in the model's process
-};
-
 constexpr std::int64_t kRounds = 8, kTokensPerRound = 8;
 
-// Times token-by-token decoding. The models take turns of kTokensPerRound tokens.
-std::vector<TokenTimes> token_times(const std::vector<WorkloadSpec>& specs, const BenchOptions& options) {
+// Returns the median seconds of a token of each model. The models take turns of kTokensPerRound tokens.
+std::vector<double> token_seconds(const std::vector<WorkloadSpec>& specs, const BenchOptions& options) {
   const auto processes = started(specs, options);
   for (const auto& process : processes) {
     process->ask("run 3");  // to warm up
   }
-  std::vector<std::vector<double>> seconds(specs.size()), rates(specs.size());
+  std::vector<std::vector<double>> seconds(specs.size());
   for (std::int64_t round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < specs.size(); ++i) {
       for (const Json& one : processes[i]->ask(fmt::format("run {}", kTokensPerRound))) {
         seconds[i].push_back(one.get<double>());
       }
-      rates[i].push_back(processes[i]->ask("bandwidth").get<double>());
     }
   }
-  std::vector<TokenTimes> times;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    times.push_back({median(std::move(seconds[i])), median(std::move(rates[i]))});
-  }
-  return times;
+  return transformed(seconds, [](const std::vector<double>& each) { return median(each); });
 }
 
 }  // namespace
 
 std::vector<Row> switchhead(const BenchOptions& options) {
-  return compare_models(
+  std::vector<Row> rows = compare_models(
       {training_step("step 47M B8: dense H=10", {.recipe = "switchhead/wt103_47m_dense_h10", .batch = 8}),
        training_step("step 47M B8: SwitchHead H=2", {.recipe = "switchhead/wt103_47m", .batch = 8}),
        training_step("step 47M B8: MoA H=4", {.recipe = "switchhead/wt103_47m_moa_h4", .batch = 8})},
       options);
-}
-
-// Compares two models at a time, so that both fit in 16 GiB of memory.
-std::vector<Row> switchhead_262m(const BenchOptions& options) {
+  // Two models of 262M at a time fit in 16 GiB of memory.
   const TimedModel dense =
       training_step("step 262M B2: dense H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .batch = 2});
-  std::vector<Row> rows = compare_models(
+  const std::vector<Row> pair = compare_models(
       {dense, training_step("step 262M B2: SwitchHead", {.recipe = "switchhead/wt103_262m", .batch = 2})}, options);
+  rows.insert(rows.end(), pair.begin(), pair.end());
   rows.push_back(compare_models({dense, training_step("step 262M B2: MoA H=8",
                                                       {.recipe = "switchhead/wt103_262m_moa_h8", .batch = 2})},
                                 options)
@@ -147,34 +122,11 @@ std::vector<Row> dcformer(const BenchOptions& options) {
     decoders.push_back(spec);
   }
   std::vector<Row> rows = compare_models(steps, options);
-  const std::vector<TokenTimes> tokens = token_times(decoders, options);
+  const std::vector<double> tokens = token_seconds(decoders, options);
   for (std::size_t i = 0; i < models.size(); ++i) {
     rows.push_back({.name = fmt::format("token 4 layers: {}", models[i].first),
-                    .seconds = tokens[i].seconds,
-                    .ratio_to_reference = tokens[0].seconds / tokens[i].seconds});
-  }
-  return rows;
-}
-
-std::vector<Row> decoding(const BenchOptions& options) {
-  constexpr std::int64_t kKeys = 64 + kRounds * kTokensPerRound / 2;  // the prompt and half of the timed tokens
-  const std::vector<std::pair<const char*, WorkloadSpec>> models = {
-      {"dense 47M H=10", {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode"}},
-      {"SwitchHead 47M H=2", {.recipe = "switchhead/wt103_47m", .work = "decode"}},
-      {"dense 262M H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .work = "decode"}},
-      {"SwitchHead 262M", {.recipe = "switchhead/wt103_262m", .work = "decode"}}};
-  std::vector<WorkloadSpec> specs = transformed(models, [&](const auto& model) { return model.second; });
-  const std::vector<TokenTimes> times = token_times(specs, options);
-  const double width = options.precision == "bf16" ? 2.0 : 4.0;  // bytes per value
-  std::vector<Row> rows;
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    const double values = values_read(specs[i].model(), kKeys), seconds = times[i].seconds;
-    const std::size_t dense = i / 2 * 2;
-    rows.push_back({.name = fmt::format("token B1: {} ({:.0f} MB read)", models[i].first, values * width * 1e-6),
-                    .seconds = seconds,
-                    .gflops = 2.0 * values / seconds * 1e-9,
-                    .ratio_to_reference = times[dense].seconds / seconds,
-                    .fraction_of_limit = values * width * 1e-9 / times[i].bandwidth_gb / seconds});
+                    .seconds = tokens[i],
+                    .ratio_to_reference = tokens[0] / tokens[i]});
   }
   return rows;
 }

@@ -26,11 +26,11 @@ struct StepSize {
   std::string name() const { return fmt::format("L{} d{} T{} B{} V{}", layers, d_model, tokens, batch, vocabulary); }
 };
 
-constexpr StepSize kStep = {4, 8, 512, 256, 8, 8000};
-constexpr StepSize kOtherSteps[] = {{4, 8, 192, 128, 16, 2000},    // the demo's size
-                                    {4, 4, 128, 64, 12, 2000},     // nanoGPT's size for CPUs
-                                    {12, 12, 768, 64, 4, 50257}};  // GPT-2 124M, as llm.c's example trains it
-constexpr StepSize kGpuStep = {12, 12, 768, 1024, 16, 50257};      // GPT-2 124M with batches that fill a GPU
+constexpr StepSize kSteps[] = {{4, 8, 512, 256, 8, 8000},
+                               {4, 8, 192, 128, 16, 2000},     // the demo's size
+                               {4, 4, 128, 64, 12, 2000},      // nanoGPT's size for CPUs
+                               {12, 12, 768, 64, 4, 50257}};   // GPT-2 124M, as llm.c's example trains it
+constexpr StepSize kGpuStep = {12, 12, 768, 1024, 16, 50257};  // GPT-2 124M with batches that fill a GPU
 
 config::ModelOptions model_options(const StepSize& size) {
   config::ModelOptions o;
@@ -110,12 +110,7 @@ std::vector<Row> step_of(const StepSize& size, const BenchOptions& options) {
 
 std::vector<Row> step(const BenchOptions& options) {
   machine_limits(options);  // measured before the models allocate memory
-  return step_of(kStep, options);
-}
-
-std::vector<Row> steps(const BenchOptions& options) {
-  machine_limits(options);
-  std::vector<StepSize> sizes(std::begin(kOtherSteps), std::end(kOtherSteps));
+  std::vector<StepSize> sizes(std::begin(kSteps), std::end(kSteps));
   if (!at::Device(options.device).is_cpu()) {
     sizes.push_back(kGpuStep);
   }
@@ -129,7 +124,7 @@ std::vector<Row> steps(const BenchOptions& options) {
 
 namespace {
 
-struct DistributedCase {
+struct RanksCase {
   std::string name;
   int ranks = 1;
   std::int64_t threads = 1;
@@ -160,10 +155,10 @@ std::vector<std::string> plain_model() {
 std::vector<std::string> ddp_command(std::int64_t batch, const std::string& precision) {
   const Json size = {{"vocabulary_size", 8000}, {"n_layers", 12},        {"n_heads", 8},
                      {"d_model", 512},          {"context_length", 256}, {"batch", batch}};
-  return python_yardstick("distributed", "pytorch_step.py", size, {"--threads", "1", "--precision", precision});
+  return python_yardstick("ranks", "pytorch_step.py", size, {"--threads", "1", "--precision", precision});
 }
 
-std::vector<DistributedCase> distributed_cases(const BenchOptions& options) {
+std::vector<RanksCase> ranks_cases(const BenchOptions& options) {
   const std::int64_t threads = at::get_num_threads();
   const auto spec = [&](const std::string& recipe, std::int64_t batch, std::int64_t accumulate) {
     return WorkloadSpec{.recipe = recipe, .batch = batch, .precision = options.precision, .accumulate = accumulate};
@@ -185,12 +180,13 @@ std::vector<DistributedCase> distributed_cases(const BenchOptions& options) {
 
 }  // namespace
 
-std::vector<Row> distributed(const BenchOptions& options) {
-  const std::vector<DistributedCase> all = distributed_cases(options);
-  std::vector<std::unique_ptr<BenchRanks>> ranks;
+std::vector<Row> ranks(const BenchOptions& options) {
+  const std::vector<RanksCase> all = ranks_cases(options);
+  std::vector<std::unique_ptr<BenchRanks>> programs;
   std::vector<Work> work;
-  for (const DistributedCase& one : all) {
-    BenchRanks* started = ranks.emplace_back(new BenchRanks(workload_command(one.spec, one.threads), one.ranks)).get();
+  for (const RanksCase& one : all) {
+    BenchRanks* started =
+        programs.emplace_back(new BenchRanks(workload_command(one.spec, one.threads), one.ranks)).get();
     work.emplace_back([started] { started->run(); });
   }
   BenchRanks alone(ddp_command(4, options.precision), 1), shared(ddp_command(4, options.precision), 2);
@@ -205,7 +201,7 @@ std::vector<Row> distributed(const BenchOptions& options) {
                     .seconds = times[i],
                     .gflops = flops / times[i] * 1e-9,
                     .ratio_to_reference = times[all[i].reference] / times[i],
-                    .peak_memory_bytes = ranks[i]->memory()});
+                    .peak_memory_bytes = programs[i]->memory()});
   }
   const double flops = rows.back().gflops * rows.back().seconds;
   rows.push_back({.name = "plain 42M B4: PyTorch, 1 process, 1 thread",

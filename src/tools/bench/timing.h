@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bench.h"
-#include "foundation/draw/charts.h"
 #include "headroom/models/compute.h"
 
 namespace headroom::bench {
@@ -49,34 +48,19 @@ struct Limits {
 const Limits& machine_limits(const std::string& precision, at::Device device);
 const Limits& machine_limits(const BenchOptions& options);  // with its precision
 
-// Returns the exponent b of the power law y = a x^b, fitted to the last `n` points (0: all) by least squares of the
-// logarithms. All coordinates must be positive.
-double growth_exponent(const std::vector<draw::Point>& points, std::size_t n = 0);
-
 // The benchmarks.
 std::vector<Row> machine(const BenchOptions& options);
 std::vector<Row> attention(const BenchOptions& options);
-std::vector<Row> composition(const BenchOptions& options);
-std::vector<Row> mixture(const BenchOptions& options);
-std::vector<Row> linear_attention(const BenchOptions& options);
 std::vector<Row> layers(const BenchOptions& options);
-std::vector<Row> neighbours(const BenchOptions& options);
 std::vector<Row> expert_linear(const BenchOptions& options);
 std::vector<Row> cross_entropy(const BenchOptions& options);
-std::vector<Row> adamw(const BenchOptions& options);
 std::vector<Row> step(const BenchOptions& options);
-std::vector<Row> steps(const BenchOptions& options);
 std::vector<Row> switchhead(const BenchOptions& options);
-std::vector<Row> switchhead_262m(const BenchOptions& options);
 std::vector<Row> dcformer(const BenchOptions& options);
-std::vector<Row> decoding(const BenchOptions& options);
 std::vector<Row> generation(const BenchOptions& options);
 std::vector<Row> evaluate(const BenchOptions& options);
 std::vector<Row> serving(const BenchOptions& options);
-std::vector<Row> distributed(const BenchOptions& options);
-std::vector<Row> python(const BenchOptions& options);
-std::vector<Row> scaling(const BenchOptions& options);
+std::vector<Row> ranks(const BenchOptions& options);
 std::vector<Row> profile(const BenchOptions& options);
-std::vector<Row> products(const BenchOptions& options);
 
 }  // namespace headroom::bench

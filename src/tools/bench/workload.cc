@@ -3,15 +3,12 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <iostream>
 
 #include "bench.h"
-#include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -26,33 +23,6 @@ nn::Context context_for(const std::string& precision, at::Device device) {
   config::TrainOptions options;
   options.precision = precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
   return models::make_context(options, device);
-}
-
-AttentionLayer::AttentionLayer(const config::AttentionOptions& o, std::int64_t d_model, std::int64_t tokens,
-                               const BenchOptions& options)
-    : layer(o, {.d_model = d_model, .context_length = tokens},
-            nn::Builder(parameters,
-                        nn::ParameterSource(1, at::TensorOptions(at::Device(options.device)).dtype(at::kFloat)))) {
-  if (options.precision == "bf16") {
-    context.compute_dtype = at::kBFloat16;
-  }
-}
-
-Work layer_training(const config::AttentionOptions& o, const InputSize& z, const BenchOptions& options,
-                    Implementation implementation) {
-  const auto built = std::make_shared<AttentionLayer>(o, z.d_model, z.memory + z.tokens, options);
-  built->context.implementation = implementation;
-  const at::Tensor x = at::randn({z.rows, z.tokens, z.d_model}, type_of(options)).requires_grad_(true);
-  const at::Tensor memory = at::randn({z.rows, z.memory, z.d_model}, type_of(options));
-  std::vector<at::Tensor> leaves = {x};
-  for (const nn::Parameter& p : built->parameters.all()) {
-    leaves.push_back(p.tensor);
-  }
-  return [=] {
-    const at::Tensor source = memory.size(1) == 0 ? at::Tensor() : at::cat({memory, x}, 1);
-    const at::Tensor y = built->layer({.x = x, .source = source}, built->context);
-    torch::autograd::grad({y}, leaves, {at::ones_like(y)}, {}, false, /*allow_unused=*/true);
-  };
 }
 
 namespace {
@@ -110,38 +80,6 @@ class DecodingLoop {
     model_.decode(models::decode_rows(token_, states_), context_);
   }
 
-  // Returns the rate of reading every weight once, in 10^9 bytes per second, from the memory that decoding reads.
-  double bandwidth() const {
-    if (const at::Device device = model_.device(); !device.is_cpu()) {
-      return machine_limits("fp32", device).bandwidth_gb;
-    }
-    constexpr std::int64_t kChunk = 1 << 15;
-    struct Chunk {
-      const float* data;
-      std::int64_t n;
-    };
-    std::vector<Chunk> chunks;
-    double bytes = 0.0;
-    for (const nn::Parameter& p : model_.parameters().all()) {
-      const auto words = static_cast<std::int64_t>(p.tensor.nbytes() / sizeof(float));  // for any type
-      for (std::int64_t at = 0; at < words; at += kChunk) {
-        chunks.push_back({static_cast<const float*>(p.tensor.const_data_ptr()) + at, std::min(kChunk, words - at)});
-        bytes += static_cast<double>(chunks.back().n) * sizeof(float);
-      }
-    }
-    std::atomic<float> sum = 0.0F;
-    const double seconds = seconds_of([&] {
-      at::parallel_for(0, static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-        float part = 0.0F;
-        for (std::int64_t i = begin; i < end; ++i) {
-          part += kernels::dot(chunks[i].data, chunks[i].data, chunks[i].n);
-        }
-        sum += part;
-      });
-    });
-    return bytes / seconds * 1e-9;
-  }
-
  private:
   models::LanguageModel model_;
   nn::Context context_;
@@ -184,17 +122,15 @@ Workload WorkloadSpec::begin() const {
   const at::Device where(device);
   if (work == "decode") {
     const auto decoding = std::make_shared<DecodingLoop>(options, batch, prompt, context_for(precision, where), where);
-    return {.work = [decoding] { (*decoding)(); },
-            .bandwidth = [decoding] { return decoding->bandwidth(); },
-            .prompt = [decoding] { decoding->begin(); }};
+    return {.work = [decoding] { (*decoding)(); }, .prompt = [decoding] { decoding->begin(); }};
   }
   if (work == "forward") {
     const auto forward = std::make_shared<ForwardPass>(options, batch, context_for(precision, where), where);
-    return {.work = [forward] { (*forward)(); }, .bandwidth = {}, .prompt = {}};
+    return {.work = [forward] { (*forward)(); }, .prompt = {}};
   }
   const auto step = std::make_shared<TrainingStep>(
       options, StepShape{.batch = batch, .accumulate = accumulate, .precision = precision, .device = where});
-  return {.work = [step] { (*step)(); }, .bandwidth = {}, .prompt = {}};
+  return {.work = [step] { (*step)(); }, .prompt = {}};
 }
 
 Json WorkloadSpec::to_json() const {
@@ -252,8 +188,6 @@ int serve(const std::string& line) {
       std::cout << peak_memory_bytes() - before << std::endl;
     } else if (request == "prompt" && workload.prompt) {
       std::cout << seconds_of(workload.prompt, at::Device(spec.device)) << std::endl;
-    } else if (request == "bandwidth" && workload.bandwidth) {
-      std::cout << workload.bandwidth() << std::endl;
     } else if (request.starts_with("run ")) {
       Json seconds = Json::array();
       for (int left = std::stoi(request.substr(4)); left > 0; --left) {

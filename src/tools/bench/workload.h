@@ -2,8 +2,6 @@
 // child process, so that several can be timed in turn and their memory measured separately.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,7 +10,7 @@
 
 #include "bench.h"
 #include "headroom/config/model_options.h"
-#include "headroom/nn/attention.h"
+#include "headroom/nn/context.h"
 #include "process.h"
 #include "training/train/loop/train.h"
 #include "training/train/step/step.h"
@@ -21,26 +19,6 @@ namespace headroom::bench {
 
 // `precision`: "fp32" or "bf16".
 nn::Context context_for(const std::string& precision, at::Device device);
-
-// One attention layer with random parameters, in the precision and on the device of the options.
-struct AttentionLayer {
-  nn::Parameters parameters;
-  nn::Attention layer;
-  nn::Context context;
-  AttentionLayer(const config::AttentionOptions& o, std::int64_t d_model, std::int64_t tokens,
-                 const BenchOptions& options);
-};
-
-struct InputSize {
-  std::int64_t rows, tokens, d_model;
-  std::int64_t memory = 0;  // keys and values before the tokens
-  std::string name() const { return fmt::format("B{} T{} d{}", rows, tokens, d_model); }
-};
-
-// A forward and backward pass of an attention layer, with gradients of the tokens and all parameters.
-std::function<void()> layer_training(const config::AttentionOptions& o, const InputSize& size,
-                                     const BenchOptions& options,
-                                     Implementation implementation = Implementation::automatic);
 
 struct StepShape {
   std::int64_t batch = 1;       // sequences, over all ranks
@@ -66,9 +44,8 @@ class TrainingStep {
 };
 
 struct Workload {
-  std::function<void()> work;         // one training step, one token, or the loss of one batch
-  std::function<double()> bandwidth;  // decoding: rate of reading the weights, 10^9 bytes per second; else empty
-  std::function<void()> prompt;       // decoding: starts new sequences by reading their prompts; else empty
+  std::function<void()> work;    // one training step, one token, or the loss of one batch
+  std::function<void()> prompt;  // decoding: starts new sequences by reading their prompts; else empty
 };
 
 struct WorkloadSpec {

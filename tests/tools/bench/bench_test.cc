@@ -6,13 +6,9 @@
 #include <map>
 #include <string>
 
-#include "headroom/core/files.h"
 #include "headroom/ops/attention.h"
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/head_map.h"
-#include "tiny/folder.h"
-#include "tools/bench/bench.h"
-#include "tools/bench/timing.h"
 
 namespace headroom::bench {
 
@@ -114,45 +110,5 @@ TEST(Demand, FactorsOfHeadMapsMultiplyEachWeightByEachRow) {
 }
 
 }  // namespace demand_test
-
-namespace growth_test {
-
-TEST(Growth, FindsTheExponentOfAPowerLaw) {
-  std::vector<draw::Point> square;
-  for (const double x : {1.0, 2.0, 4.0, 8.0, 16.0}) {
-    square.push_back({x, x < 3.0 ? 48.0 : 3.0 * x * x});  // flat, then a square
-  }
-  EXPECT_NEAR(growth_exponent(square, 3), 2.0, 1e-12);
-  EXPECT_LT(growth_exponent(square), 1.9);
-}
-
-}  // namespace growth_test
-
-namespace products_test {
-
-// Forward pass, input gradient and weight gradient of each size, by three ways, one of which this CPU chooses.
-TEST(Products, TimesEveryMatmulOfATrainingStepWithEveryLibrary) {
-  const tiny::Folder folder;
-  const std::string config = (folder / "products.toml").string();
-  write_text_file(config,
-                  "[model]\nvocabulary_size = 300\nn_layers = 1\nd_model = 16\ncontext_length = 8\n"
-                  "[model.attention]\nn_heads = 2\nd_head = 8\n[model.mlp]\nd_hidden = 24\n[train]\nbatch_size = 2\n");
-  const std::vector<Row> rows = run("products", {.repeats = 1, .threads = 1, .configs = {config}});
-  std::map<std::string, int> count;
-  for (const Row& row : rows) {
-    EXPECT_GT(row.gflops, 0.0) << row.name;
-    for (const char* part :
-         {"16x16x24 1x, ", "16x24x16 1x, ", "16x16x300 1x, ", "(chosen)", "all, weight gradient: tiles"}) {
-      count[part] += row.name.find(part) != std::string::npos ? 1 : 0;
-    }
-  }
-  EXPECT_EQ(count["16x16x24 1x, "], 9);
-  EXPECT_EQ(count["16x24x16 1x, "], 9);
-  EXPECT_EQ(count["16x16x300 1x, "], 9);
-  EXPECT_EQ(count["(chosen)"], static_cast<int>(rows.size() - 1) / 3);
-  EXPECT_EQ(count["all, weight gradient: tiles"], 1);
-}
-
-}  // namespace products_test
 
 }  // namespace headroom::bench

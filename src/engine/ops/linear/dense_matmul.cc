@@ -33,21 +33,29 @@ bool has_avx512() {
   return std::string_view(kernels::simd_target()).starts_with("AVX3");
 }
 
-// The choice depends on the kind of CPU alone, never on a timing, so that one kind of CPU reproduces its results.
-// `headroom bench products` measures a row of the table. In bfloat16, torch uses oneDNN on every kind that has the
-// instructions (AVX-512 BF16, AMX); they do not matter in float32.
+// torch: its default, which is MKL in float32. tiles: tile_matmul().
+enum class MatmulLibrary { one_dnn, torch, tiles };
+
+// The library that multiplies float32 matrices on one kind of CPU. The choice depends on the kind alone, never on a
+// timing, so that one kind of CPU reproduces its results; docs/performance.md has the measurements. In bfloat16, torch
+// uses oneDNN on every kind that has the instructions (AVX-512 BF16, AMX); they do not matter in float32.
+struct MatmulChoice {
+  std::string_view vendor;
+  bool avx512;
+  MatmulLibrary library;
+};
 constexpr MatmulChoice kChoices[] = {
     // On CPUs of other vendors than Intel, MKL does not use AVX-512 and reaches half of oneDNN's rate.
-    {"AMD", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, "Zen 5"},
-    {"Intel", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, nullptr},
+    {"AMD", true, MatmulLibrary::one_dnn},
+    {"Intel", true, MatmulLibrary::one_dnn},
     // The tiles reach the machine's rate, and read the transposed operand of a weight gradient in blocks, of which both
     // libraries lose half.
-    {"AMD", false, MatmulLibrary::tiles, MatmulLibrary::tiles, "Zen 5 limited to AVX2"},
+    {"AMD", false, MatmulLibrary::tiles},
     // MKL reaches the machine's rate. The program makes it independent of the number of threads (MKL_CBWR).
-    {"Intel", false, MatmulLibrary::torch, MatmulLibrary::torch, "Cascade Lake limited to AVX2"},
+    {"Intel", false, MatmulLibrary::torch},
     // Others, such as ARM, where torch itself chooses among several libraries.
-    {"another", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, nullptr},
-    {"another", false, MatmulLibrary::torch, MatmulLibrary::torch, nullptr}};
+    {"another", true, MatmulLibrary::one_dnn},
+    {"another", false, MatmulLibrary::torch}};
 
 // x [m, k], w [n, k]: x w^T + b.
 using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
@@ -125,17 +133,16 @@ at::Tensor one_dnn_matmul_transposed(const at::Tensor& x, const at::Tensor& y) {
   return result;
 }
 
-}  // namespace
-
-const MatmulChoice& matmul_choice() {
-  static const MatmulChoice& choice = *std::find_if(std::begin(kChoices), std::end(kChoices), [](const auto& c) {
-    return c.vendor == cpu_vendor() && c.avx512 == has_avx512();
-  });
-  return choice;
+MatmulLibrary chosen_library() {
+  static const MatmulLibrary kLibrary =
+      std::find_if(std::begin(kChoices), std::end(kChoices), [](const MatmulChoice& c) {
+        return c.vendor == cpu_vendor() && c.avx512 == has_avx512();
+      })->library;
+  return kLibrary;
 }
 
-at::Tensor dense_matmul_by(MatmulLibrary library, const at::Tensor& a, const at::Tensor& b,
-                           const std::optional<at::Tensor>& bias) {
+at::Tensor matmul_by(MatmulLibrary library, const at::Tensor& a, const at::Tensor& b,
+                     const std::optional<at::Tensor>& bias) {
   if (library == MatmulLibrary::tiles && kernels::tile_product_uses_micro_kernels() && suits_tiles(a, b)) {
     return tile_matmul(a, b, bias);
   }
@@ -143,19 +150,15 @@ at::Tensor dense_matmul_by(MatmulLibrary library, const at::Tensor& a, const at:
                                                                   : torch_matmul(a, b, bias);
 }
 
-at::Tensor dense_matmul_transposed_by(MatmulLibrary library, const at::Tensor& x, const at::Tensor& y) {
-  return library == MatmulLibrary::one_dnn && suits_one_dnn(x, y) && takes_transposed()
-             ? one_dnn_matmul_transposed(x, y)
-             : dense_matmul_by(library, x.t(), y);
-}
+}  // namespace
 
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   if (a.size(0) == 1 && suits_gemv(a, b, bias) && !ManyRows::active()) {
     return gemv_rows(a, b, bias);
   }
   // The order of MKL's sums depends on the number of rows and on alignment, that of oneDNN's does not.
-  const MatmulLibrary library = ManyRows::active() ? MatmulLibrary::one_dnn : matmul_choice().rows;
-  return with_many_rows(a, [&](const at::Tensor& rows) { return dense_matmul_by(library, rows, b, bias); });
+  const MatmulLibrary library = ManyRows::active() ? MatmulLibrary::one_dnn : chosen_library();
+  return with_many_rows(a, [&](const at::Tensor& rows) { return matmul_by(library, rows, b, bias); });
 }
 
 at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,
@@ -179,7 +182,13 @@ std::vector<at::Tensor> dense_matmuls_batch_invariant(const at::Tensor& a, const
 }
 
 at::Tensor dense_matmul_transposed(const at::Tensor& x, const at::Tensor& y) {
-  return x.size(1) == 1 ? dense_matmul(x.t(), y) : dense_matmul_transposed_by(matmul_choice().weights, x, y);
+  if (x.size(1) == 1) {
+    return dense_matmul(x.t(), y);
+  }
+  const MatmulLibrary library = chosen_library();
+  return library == MatmulLibrary::one_dnn && suits_one_dnn(x, y) && takes_transposed()
+             ? one_dnn_matmul_transposed(x, y)
+             : matmul_by(library, x.t(), y, std::nullopt);
 }
 
 }  // namespace headroom::ops

@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 
 #include <optional>
-#include <string_view>
 #include <vector>
 
 namespace headroom::ops {
@@ -26,25 +25,6 @@ std::vector<at::Tensor> dense_matmuls_batch_invariant(const at::Tensor& a, const
 
 // x^T y [k, m] of x [n, k] and y [n, m]: the gradient of a weight matrix.
 at::Tensor dense_matmul_transposed(const at::Tensor& x, const at::Tensor& y);
-
-// torch: its default, which is MKL in float32. tiles: tile_matmul().
-enum class MatmulLibrary { one_dnn, torch, tiles };
-
-// The libraries that multiply float32 matrices on one kind of CPU.
-struct MatmulChoice {
-  std::string_view vendor;
-  bool avx512;
-  MatmulLibrary rows;       // forward passes and input gradients
-  MatmulLibrary weights;    // weight gradients
-  const char* measured_on;  // null: not measured, chosen by reasoning
-};
-const MatmulChoice& matmul_choice();  // of this CPU
-
-// dense_matmul() and dense_matmul_transposed() by one of the libraries, or by torch if it is not available. For
-// benchmarks.
-at::Tensor dense_matmul_by(MatmulLibrary library, const at::Tensor& a, const at::Tensor& b,
-                           const std::optional<at::Tensor>& bias = std::nullopt);
-at::Tensor dense_matmul_transposed_by(MatmulLibrary library, const at::Tensor& x, const at::Tensor& y);
 
 // Dense float32 matrix multiplication on the CPU by the kernels' tiles, which read transposed operands block by block.
 // suits_tiles() returns whether tile_matmul() takes the operands: float32 on the CPU, each contiguous along one axis,
