@@ -2,7 +2,7 @@
 # headroom_room(name [TORCH] [LIGHT] [FOLDERS folder...] [ROOMS room...] [LINK lib...] [PRIVATE lib...]
 #               [TESTED_WITH room-or-library...] [ABOUT text])
 # One shared library per room from src/<wing>/<name>/ (or from FOLDERS of the wing), public headers under
-# include/headroom/<name>/, and one test program from tests/<wing>/<name>/*_test.cc. `-Wl,--no-undefined` turns a call
+# include/headroom/<name>/, and one test program from tests/<wing>/<name>/*.cc. `-Wl,--no-undefined` turns a call
 # to a higher room into a link error. LIGHT rooms have no hot loops of their own: less optimisation saves a third of
 # their compile time. ABOUT: the room's line in the map of CONTRIBUTING.md.
 
@@ -172,7 +172,7 @@ function(headroom_room name)
 
   if(HEADROOM_TESTS)
     list(TRANSFORM ROOM_FOLDERS PREPEND "${CMAKE_SOURCE_DIR}/tests/${headroom_wing}/" OUTPUT_VARIABLE globs)
-    list(TRANSFORM globs APPEND "/*_test.cc")
+    list(TRANSFORM globs APPEND "/*.cc")
     file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${globs})
     if(tests)
       add_executable(${name}_test ${tests})

@@ -2,8 +2,8 @@
 // of the whole sequence. Sequences with separate keys, decoded together, give the same bits as alone.
 #include <gtest/gtest.h>
 
+#include "attention_cases.h"
 #include "bfloat16.h"
-#include "engine/ops/attention/attention_cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/attention.h"

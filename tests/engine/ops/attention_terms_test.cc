@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/ops/attention/attention_cases.h"
+#include "attention_cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/attention.h"

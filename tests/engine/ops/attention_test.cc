@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "engine/ops/attention/attention_cases.h"
+#include "attention_cases.h"
 #include "foundation/core/machine/system.h"
 #include "gradients.h"
 #include "headroom/core/error.h"

@@ -1,9 +1,9 @@
 // Fused attention in bfloat16 (bfloat16.h): plain, relative positions, composed heads, mixtures of keys, sinks.
 #include <limits>
 
+#include "attention_cases.h"
 #include "bfloat16.h"
 #include "engine/kernels/cpu/matmul/bfloat16.h"
-#include "engine/ops/attention/attention_cases.h"
 #include "engine/ops/attention/attention_operator.h"
 
 namespace headroom::ops {

@@ -1,8 +1,8 @@
 // Linear attention, linear and expert_linear in bfloat16 (bfloat16.h).
+#include "attention_cases.h"
 #include "bfloat16.h"
 #include "engine/kernels/cpu/matmul/bfloat16.h"
-#include "engine/ops/attention/attention_cases.h"
-#include "engine/ops/expert_linear/expert_linear_cases.h"
+#include "expert_linear_cases.h"
 #include "headroom/ops/linear.h"
 #include "headroom/ops/linear_attention.h"
 

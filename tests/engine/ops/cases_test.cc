@@ -14,19 +14,19 @@
 #include <utility>
 #include <vector>
 
-#include "engine/ops/attention/attention_cases.h"
+#include "attention_cases.h"
+#include "dropout_cases.h"
 #include "engine/ops/backend.h"
-#include "engine/ops/dropout/dropout_cases.h"
-#include "engine/ops/expert_linear/expert_linear_cases.h"
-#include "engine/ops/gated_delta/gated_delta_cases.h"
-#include "engine/ops/head_map/head_map_cases.h"
-#include "engine/ops/linear/linear_cases.h"
-#include "engine/ops/linear_attention/linear_attention_cases.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy_cases.h"
-#include "engine/ops/optimizers/optimizer_cases.h"
+#include "expert_linear_cases.h"
+#include "gated_delta_cases.h"
 #include "gradients.h"
+#include "head_map_cases.h"
 #include "headroom/core/error.h"
+#include "linear_attention_cases.h"
+#include "linear_cases.h"
+#include "linear_cross_entropy_cases.h"
 #include "one_thread.h"
+#include "optimizer_cases.h"
 
 namespace headroom::testing {
 
@@ -119,16 +119,16 @@ void add_cases(std::vector<OperatorCase>& all, const char* op, const std::vector
 inline std::vector<OperatorCase> operator_cases() {
   using ops::Role;
   std::vector<OperatorCase> all;
-  add_cases(all, "adamw", ops::adamw_cases(Role::tested));
+  add_cases(all, "adamw", ops::adamw_cases());
   add_cases(all, "attention", ops::attention_cases(Role::tested), 0.1);
   add_cases(all, "attention_sequences", ops::sequences_cases());
   add_cases(all, "dropout", ops::dropout_cases());
   add_cases(all, "expert_linear", ops::expert_linear_cases(Role::tested));
-  add_cases(all, "gated_delta", ops::gated_delta_cases(Role::tested));
+  add_cases(all, "gated_delta", ops::gated_delta_cases());
   add_cases(all, "head_map_factors", ops::factors_cases());
   add_cases(all, "linear", ops::linear_cases());
-  add_cases(all, "linear_attention", ops::linear_attention_cases(Role::tested));
-  add_cases(all, "linear_cross_entropy", ops::cross_entropy_cases(Role::tested));
+  add_cases(all, "linear_attention", ops::linear_attention_cases());
+  add_cases(all, "linear_cross_entropy", ops::cross_entropy_cases());
   add_cases(all, "muon", ops::muon_cases());
   add_cases(all, "row_terms", ops::row_terms_cases());
   add_cases(all, "short_convolution", ops::short_convolution_cases());

@@ -1,6 +1,6 @@
 #include "headroom/ops/expert_linear.h"
 
-#include "engine/ops/expert_linear/expert_linear_cases.h"
+#include "expert_linear_cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 

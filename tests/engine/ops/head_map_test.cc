@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "engine/ops/head_map/head_map_cases.h"
 #include "gradients.h"
+#include "head_map_cases.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
 

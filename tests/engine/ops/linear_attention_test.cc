@@ -1,8 +1,8 @@
 #include "headroom/ops/linear_attention.h"
 
-#include "engine/ops/linear_attention/linear_attention_cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
+#include "linear_attention_cases.h"
 #include "one_thread.h"
 
 namespace headroom::ops {
@@ -35,7 +35,7 @@ LinearAttentionInputs random_inputs(std::int64_t t, std::int64_t s, bool causal)
 }
 
 TEST(LinearAttention, EqualsTheMatrixAndItsGradients) {
-  for (const LinearAttentionCase& c : linear_attention_cases(Role::tested)) {
+  for (const LinearAttentionCase& c : linear_attention_cases()) {
     at::manual_seed(c.t + c.s);
     LinearAttentionInputs like = c.inputs({at::kDouble});
     like.epsilon = 1e-3;
@@ -46,7 +46,7 @@ TEST(LinearAttention, EqualsTheMatrixAndItsGradients) {
 }
 
 TEST(LinearAttention, ThreadsDoNotChangeTheResult) {
-  for (const LinearAttentionCase& c : linear_attention_cases(Role::tested)) {
+  for (const LinearAttentionCase& c : linear_attention_cases()) {
     at::manual_seed(c.t + c.s);
     const Problem problem = c.problem({});
     testing::expect_threads_change_nothing([&](const auto& x) { return problem.run(x, Implementation::fused); },

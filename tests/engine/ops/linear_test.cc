@@ -7,10 +7,10 @@
 #include <set>
 #include <thread>
 
-#include "engine/ops/linear/linear_cases.h"
 #include "engine/ops/many_rows.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
+#include "linear_cases.h"
 
 namespace headroom::ops {
 namespace linear_test {

@@ -1,4 +1,4 @@
-#include "engine/ops/attention/attention_cases.h"
+#include "attention_cases.h"
 #include "engine/ops/attention/attention_operator.h"
 #include "gradients.h"
 #include "headroom/core/error.h"

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "engine/ops/operator_cases.h"
 #include "headroom/ops/linear.h"
+#include "operator_cases.h"
 
 namespace headroom::ops {
 

@@ -7,9 +7,9 @@
 
 #include <array>
 
-#include "engine/ops/operator_cases.h"
 #include "headroom/ops/gated_delta.h"
 #include "headroom/ops/short_convolution.h"
+#include "operator_cases.h"
 
 namespace headroom::ops {
 
@@ -50,10 +50,7 @@ struct GatedDeltaCase {
   std::vector<Precision> precisions() const { return {{at::kFloat, 1e-5}, {at::kDouble, 1e-13}}; }
 };
 
-inline std::vector<GatedDeltaCase> gated_delta_cases(Role role) {
-  if (role == Role::timed) {
-    return {{8, 8, 8, 256, 64, 64}, {4, 8, 8, 1024, 64, 64}, {1, 8, 8, 8192, 64, 64}};
-  }
+inline std::vector<GatedDeltaCase> gated_delta_cases() {
   std::vector<GatedDeltaCase> all;
   constexpr std::array kLayouts = {Layout::by_token, Layout::gaps, Layout::swapped};
   const auto layout = [&] { return kLayouts[all.size() % kLayouts.size()]; };

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/ops/operator_cases.h"
 #include "headroom/ops/linear_cross_entropy.h"
+#include "operator_cases.h"
 
 namespace headroom::ops {
 
@@ -12,7 +12,6 @@ struct CrossEntropyCase {
   std::int64_t n, d, v;
   bool bias = true;
   Layout layout = Layout::dense;
-  Role role = Role::tested;
   std::string name() const {
     return fmt::format("N{} d{} V{}{}{}", n, d, v, bias ? "" : " without bias", name_of(layout));
   }
@@ -23,10 +22,8 @@ struct CrossEntropyCase {
       leaves.push_back(draw.activation({v}));
     }
     at::Tensor target = at::randint(v, {n}, at::kLong);
-    if (role == Role::tested) {
-      target.masked_fill_(at::rand({n}).lt(0.2), -1);
-      target[0] = v - 1;
-    }
+    target.masked_fill_(at::rand({n}).lt(0.2), -1);
+    target[0] = v - 1;
     target = target.to(setting.device);
     return {leaves, [target](const std::vector<at::Tensor>& x, Implementation implementation) {
               return linear_cross_entropy(x[0], x[1], x.size() > 2 ? std::optional(x[2]) : std::nullopt, target,
@@ -41,10 +38,7 @@ struct CrossEntropyCase {
   }
 };
 
-inline std::vector<CrossEntropyCase> cross_entropy_cases(Role role) {
-  if (role == Role::timed) {
-    return {{2048, 512, 8000, true, Layout::dense, Role::timed}};
-  }
+inline std::vector<CrossEntropyCase> cross_entropy_cases() {
   return {{1, 1, 1},
           {7, 5, 3, false},
           {7, 5, 3, true, Layout::gaps},

@@ -65,25 +65,6 @@ const std::vector<AttentionCase> kMixedSizes = {{2, 4, 2, 83, 83, 13},
                                                 {2, 4, 2, 3, 131, 17, true, 40},
                                                 {2, 3, 3, 67, 67, 7, false, 0, AttentionCase::blind}};
 
-const ComposedCase kTimedMaps{.fixed = false};
-const MixtureCase kTimedMixture{.coefficient = 0.06, .prior = MixtureCase::one};
-const std::vector<AttentionCase> kTimed = {
-    {8, 8, 8, 256, 256, 64},
-    {8, 10, 10, 256, 512, 41},
-    {8, 2, 2, 256, 512, 76},
-    {4, 16, 16, 512, 1024, 64},
-    {4, 8, 8, 1024, 1024, 64},
-    {8, 10, 10, 256, 512, 41, true, 0, AttentionCase::none, true},
-    {8, 2, 2, 256, 512, 76, true, 0, AttentionCase::none, true},
-    {4, 8, 8, 512, 512, 64, true, 0, AttentionCase::none, false, kTimedMaps},
-    {4, 8, 8, 1024, 1024, 64, true, 0, AttentionCase::none, false, kTimedMaps},
-    {2, 16, 16, 512, 512, 64, true, 0, AttentionCase::none, false, kTimedMaps},
-    {2, 16, 16, 1024, 1024, 64, true, 0, AttentionCase::none, false, kTimedMaps},
-    {8, 4, 4, 256, 256, 64, true, 0, AttentionCase::none, false, {}, kTimedMixture},
-    {4, 4, 4, 1024, 1024, 64, true, 0, AttentionCase::none, false, {}, kTimedMixture},
-    {4, 8, 8, 512, 512, 64, true, 0, AttentionCase::none, false, {}, kTimedMixture},
-};
-
 // Collects cases and cycles through the layouts, so that every kind of case gets each of them at some size.
 struct Table {
   std::vector<AttentionCase> all;
@@ -283,9 +264,6 @@ std::vector<AttentionCase> make_table() {
   add_widths_and_sinks(table);
   add_token_biases(table);
   add_reference_only(table);
-  for (const AttentionCase& c : kTimed) {
-    table.add(c, Role::timed);
-  }
   return table.all;
 }
 

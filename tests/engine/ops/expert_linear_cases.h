@@ -3,16 +3,15 @@
 
 #include <fmt/format.h>
 
-#include "engine/ops/operator_cases.h"
 #include "headroom/ops/expert_linear.h"
+#include "operator_cases.h"
 
 namespace headroom::ops {
 
 struct ExpertLinearCase {
   std::int64_t n, heads, choices, experts, d_in, d_out;
   bool per_head = false, sum_heads = false, weighted = true;
-  bool slots = false;      // heads are slots that share one bank, K = 1
-  const char* label = "";  // the layer of a published model with these sizes
+  bool slots = false;  // heads are slots that share one bank, K = 1
   Layout layout = Layout::dense;
 
   std::string name() const {
@@ -62,12 +61,6 @@ struct ExpertLinearCase {
 };
 
 inline std::vector<ExpertLinearCase> expert_linear_cases(Role role) {
-  if (role == Role::timed) {
-    return {{8 * 512, 2, 2, 5, 412, 76, false, false, true, false, "values 47M"},
-            {8 * 256, 2, 2, 5, 76, 412, true, true, true, false, "output 47M"},
-            {2 * 1024, 4, 2, 4, 1024, 112, false, false, true, false, "values 262M"},
-            {8 * 256, 4, 1, 16, 412, 128, false, false, true, true, "sigma-MoE up 47M"}};
-  }
   if (role == Role::bfloat16) {
     return {{64, 2, 2, 4, 32, 48},
             {127, 3, 2, 5, 41, 23, true, true},

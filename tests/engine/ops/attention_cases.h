@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention_operator.h"
-#include "engine/ops/operator_cases.h"
+#include "engine/ops/attention/attention_operator.h"
 #include "headroom/ops/attention.h"
+#include "operator_cases.h"
 
 namespace headroom::ops {
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/ops/operator_cases.h"
 #include "headroom/ops/dropout.h"
+#include "operator_cases.h"
 
 namespace headroom::ops {
 

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "engine/ops/operator_cases.h"
 #include "headroom/ops/head_map.h"
+#include "operator_cases.h"
 
 namespace headroom::ops {
 

@@ -7,8 +7,8 @@
 
 #include <cmath>
 
-#include "engine/ops/operator_cases.h"
 #include "headroom/ops/optimizers.h"
+#include "operator_cases.h"
 
 namespace headroom::ops {
 
@@ -100,10 +100,7 @@ struct MuonCase {
   }
 };
 
-inline std::vector<AdamWCase> adamw_cases(Role role) {
-  if (role == Role::timed) {
-    return {{{{std::int64_t{1} << 24}}, Layout::dense}};
-  }
+inline std::vector<AdamWCase> adamw_cases() {
   return {{{{1}, {17}, {4099}}}, {{{4, 6}, {31, 33}}, Layout::swapped}};
 }
 

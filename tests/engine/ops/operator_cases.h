@@ -1,5 +1,5 @@
-// Cases: problem sizes and options of an operator. Each operator has one table (src/engine/ops/<operator>/*_cases.h),
-// which tests and `headroom bench` share: on every device, every backend is compared with the reference.
+// Cases: problem sizes and options of an operator. Each operator has one table (<operator>_cases.h); on every device,
+// every backend is compared with the reference.
 //
 // A case has name(), problem(setting) and precisions().
 #pragma once
@@ -75,7 +75,6 @@ enum class Role {
   tested,          // every backend is compared with the reference
   sequence,        // whole sequences, for tests that feed them token by token
   bfloat16,        // elementwise error bounds in bfloat16, at sizes that fill tiles
-  timed,           // `headroom bench`
   reference_only,  // every backend refuses
 };
 

@@ -6,8 +6,8 @@
 
 #include <array>
 
-#include "engine/ops/operator_cases.h"
 #include "headroom/ops/linear_attention.h"
+#include "operator_cases.h"
 
 namespace headroom::ops {
 
@@ -23,7 +23,6 @@ struct LinearAttentionCase {
   std::int64_t b, h, g, t, s, e;
   bool causal = true, normalise = true, padded = true;
   Layout layout = Layout::by_token;
-  Role role = Role::tested;
   std::int64_t w = 0;  // d_value; 0: e
 
   std::string name() const {
@@ -45,7 +44,7 @@ struct LinearAttentionCase {
     in.normalise = normalise;
     in.factor = 0.7;
     in.output_factor = 1.3;
-    in.epsilon = role == Role::timed ? 1e-3 : static_cast<double>(s);
+    in.epsilon = static_cast<double>(s);
     if (padded) {
       in.valid_keys = at::rand({b, s}).gt(0.2).to(setting.device);
     }
@@ -62,12 +61,7 @@ struct LinearAttentionCase {
   std::vector<Precision> precisions() const { return {{at::kFloat, 2 * 4 * 8e-7}}; }
 };
 
-inline std::vector<LinearAttentionCase> linear_attention_cases(Role role) {
-  if (role == Role::timed) {
-    return {{8, 8, 8, 256, 256, 64, true, true, false, Layout::dense, role},
-            {4, 8, 8, 1024, 1024, 64, true, true, false, Layout::dense, role},
-            {1, 8, 8, 8192, 8192, 64, true, true, false, Layout::dense, role}};
-  }
+inline std::vector<LinearAttentionCase> linear_attention_cases() {
   std::vector<LinearAttentionCase> all;
   constexpr std::array kLayouts = {Layout::by_token, Layout::gaps, Layout::swapped};
   for (const auto& [t, s] :
@@ -80,7 +74,7 @@ inline std::vector<LinearAttentionCase> linear_attention_cases(Role role) {
   }
   for (const std::int64_t w : {1, 11}) {
     for (const bool causal : {true, false}) {
-      all.push_back({2, 4, 2, 70, 70, 6, causal, true, false, kLayouts[all.size() % kLayouts.size()], role, w});
+      all.push_back({2, 4, 2, 70, 70, 6, causal, true, false, kLayouts[all.size() % kLayouts.size()], w});
     }
   }
   return all;
