@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <memory>
 #include <numeric>
 #include <utility>
