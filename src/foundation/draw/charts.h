@@ -45,7 +45,6 @@ struct LineChart {
   std::vector<Line> lines;
   YScale y = YScale::logarithmic;
   bool end_values = false;            // append the last value to a line's label
-  bool logarithmic_x = false;         // x must be above 0; ticks are powers of two
   std::size_t name_room = kNameRoom;  // maximum number of characters in a line's label
   std::vector<std::string> x_names;   // labels at x = 0, 1, ... instead of numbers
 };

@@ -25,9 +25,8 @@ struct Frame {
 std::vector<Point> drawable(const Line& line, const LineChart& chart) {
   std::vector<Point> points;
   for (const Point& point : line.points) {
-    const bool has_logarithms =
-        (chart.y != YScale::logarithmic || point.y > 0.0) && (!chart.logarithmic_x || point.x > 0.0);
-    if (std::isfinite(point.x) && std::isfinite(point.y) && has_logarithms) {
+    const bool has_logarithm = chart.y != YScale::logarithmic || point.y > 0.0;
+    if (std::isfinite(point.x) && std::isfinite(point.y) && has_logarithm) {
       points.push_back(point);
     }
   }
@@ -46,17 +45,16 @@ std::vector<Spread> drawable_band(const Line& line, bool logarithmic) {
 
 // The range of the lines and their bands. On a logarithmic scale, `high` excludes the steep start of a curve.
 struct Reach {
-  double left = std::numeric_limits<double>::infinity(), right = 0.0;
+  double right = 0.0;
   double low = std::numeric_limits<double>::infinity(), high = 0.0;
 };
 
 Reach reach_of(const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
   Reach reach;
-  const bool whole = !chart.x_names.empty() || chart.logarithmic_x || chart.y != YScale::logarithmic;
+  const bool whole = !chart.x_names.empty() || chart.y != YScale::logarithmic;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const double end = lines[i].empty() ? 0.0 : lines[i].back().x;
     const auto add = [&](double x, double least, double most) {
-      reach.left = std::min(reach.left, x);
       reach.low = std::min(reach.low, least);
       reach.high = whole || x >= kSteepPart * end ? std::max(reach.high, most) : reach.high;
     };
@@ -103,11 +101,6 @@ Scale x_scale(const LineChart& chart, const Reach& reach, double to) {
     constexpr double kMargin = 0.35;  // as a fraction of the distance between two names
     return {-kMargin, static_cast<double>(chart.x_names.size()) - 1.0 + kMargin, kLeft, to};
   }
-  if (chart.logarithmic_x) {
-    Scale x{std::log(reach.left), std::log(reach.right), kLeft, to, /*logarithmic=*/true};
-    x.widen(0.0, reach.right > reach.left ? 0.0 : 1.0);
-    return x;
-  }
   return {0.0, reach.right > 0.0 ? reach.right : 1.0, kLeft, to};
 }
 
@@ -120,21 +113,8 @@ Frame frame_around(const LineChart& chart, const std::vector<std::vector<Point>>
   if (chart.y == YScale::logarithmic) {
     frame.y = {std::log(reach.low), std::log(reach.high), kChartHeight - kBottom, kTop, /*logarithmic=*/true};
     frame.y.widen(0.06, 0.01);
-    if (chart.logarithmic_x) {  // the y axis spans at least a factor of 4, so that small changes look small
-      const double least = std::log(4.0);
-      frame.y.widen(0.0, std::max(0.0, (least - (frame.y.high - frame.y.low)) / 2.0));
-    }
   }
   return frame;
-}
-
-std::vector<double> powers_of_two(const Scale& x) {
-  std::vector<double> ticks;
-  constexpr double kSlack = 1e-9;
-  for (double power = std::ceil(std::log2(x.first()) - kSlack); power <= std::log2(x.last()) + kSlack; power += 1.0) {
-    ticks.push_back(std::exp2(power));
-  }
-  return ticks;
 }
 
 std::string axes(const Frame& frame, const LineChart& chart) {
@@ -155,8 +135,8 @@ std::string axes(const Frame& frame, const LineChart& chart) {
     mark(static_cast<double>(i), escape(shorten(chart.x_names[i], kNameRoom)));
   }
   if (chart.x_names.empty()) {
-    for (const double tick : chart.logarithmic_x ? powers_of_two(frame.x) : linear_ticks(0.0, frame.x.high, 5)) {
-      mark(tick, chart.logarithmic_x ? fmt::format("{:.6g}", tick) : tick_text(tick));
+    for (const double tick : linear_ticks(0.0, frame.x.high, 5)) {
+      mark(tick, tick_text(tick));
     }
   }
   return drawing + text_at("x", (kLeft + frame.right()) / 2, kChartHeight - 5, escape(chart.x_label));

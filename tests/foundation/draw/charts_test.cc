@@ -285,39 +285,6 @@ TEST(IntervalChart, ShowsZeroAndWhereIntervalsLie) {
   EXPECT_EQ(interval_chart({.title = "t", .rows = {{"a", 0, 0, 0, "0", 0}}}).find("nan"), std::string::npos);
 }
 
-TEST(LineChart, DrawsGrowthOverPowersOfTwoInsideTheFrame) {
-  const LineChart growth{.title = "Time <ms>",
-                         .x_label = "T",
-                         .lines = {{.name = "one", .points = {{256, 0.5}, {8192, 700.0}}, .style = 0},
-                                   {.name = "two", .points = {{256, 3.0}, {512, 4.0}}, .style = 1}},
-                         .logarithmic_x = true};
-  const std::string svg = line_chart(growth);
-  EXPECT_NE(svg.find(">8192</text>"), std::string::npos);
-  EXPECT_NE(svg.find(">1024</text>"), std::string::npos);
-  for (const double x : numbers_after(svg, "cx='")) {
-    EXPECT_TRUE(x >= 0.0 && x <= 480.0) << x;
-  }
-  for (const double y : numbers_after(svg, "cy='")) {
-    EXPECT_TRUE(y >= 0.0 && y <= 330.0) << y;
-  }
-  const LineChart one_point{.title = "Flat",
-                            .x_label = "E",
-                            .lines = {{.name = "one", .points = {{2, 5.0}, {-1, 5.0}, {0, 5.0}}, .style = 0}},
-                            .logarithmic_x = true};
-  EXPECT_EQ(line_chart(one_point).find("nan"), std::string::npos);
-  EXPECT_EQ(line_chart(one_point).find("inf"), std::string::npos);
-}
-
-TEST(LineChart, SlowGrowthLooksFlat) {
-  const LineChart flat{.title = "Flat",
-                       .x_label = "H",
-                       .lines = {{.name = "one", .points = {{1, 41.0}, {32, 42.0}}}},
-                       .logarithmic_x = true};
-  const std::vector<double> y = numbers_after(line_chart(flat), "<circle cx='[0-9.]+' cy='");
-  ASSERT_GE(y.size(), 2u);
-  EXPECT_LT(std::abs(y[0] - y[1]), 10.0) << "2% of a frame that holds a factor of four";
-}
-
 TEST(ScatterChart, TicksAreRound) {
   const std::string svg =
       scatter_chart({.title = "t", .x_label = "x", .points = {{"a", {1.0e7, 5.0}, 0}, {"b", {2.2e7, 5.5}, 1}}});
