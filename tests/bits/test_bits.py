@@ -42,8 +42,6 @@ d_head = 12
 d_hidden = 48
 [tokenizer]
 kind = "bytes"
-[data]
-order = "given"
 [train]
 steps = 20
 batch_size = 4
@@ -55,7 +53,7 @@ checkpoint_every = 0
 evaluate_every = 0
 """
 
-TEXT = ['data.train=["train.txt"]', 'data.validation=["validation.txt"]']
+TEXT = ['data.train=["train.txt"]', 'data.validation=["validation.txt"]', 'data.order="given"']
 PAIRS = ["model.kind=encoder_decoder", 'data.train=["pairs.tsv"]', "data.validation_fraction=0.1", "model.context_length=24",
          "tokenizer.kind=sentencepiece", "tokenizer.vocabulary_size=280", "train.batch_size=8",
          "train.evaluate_tokens=100", "decoding.beam_size=2", "decoding.extra_length=4"]
@@ -79,6 +77,7 @@ def mlp(**settings):
 
 
 RECIPES = {
+    "documents": ['data.train=["train.txt"]', "data.validation_fraction=0.1"] + attention(position="rope"),
     "memory": TEXT + attention(n_kv_heads=2, bias=True, position="relative", position_bias=True, dropout=0.1) + [
         "model.memory_length=72", "model.adaptive_cutoffs=[10, 20]", "tokenizer.kind=words", "train.accumulate=2",
         "train.weight_decay=0.01", "train.clip_norm=0.1", "train.warmup_steps=5"],
