@@ -50,9 +50,9 @@ TEST(RoutingLosses, MatchTheirDefinitions) {
     }
   }
   // The third token is padding: slot 0 has experts {1} and {0}, slot 1 {0, 2} and {1}.
-  EXPECT_TRUE(at::equal(slot_counts(at::tensor({1, 0, 1, 2, 2, 1, 0, 1}, at::kLong).view({4, 2}), 2, 3,
-                                    at::tensor({1, 1, 0, 1}).ne(0)),
-                        at::tensor({2.0, 3.0, 0.0}, at::kDouble)));
+  EXPECT_TRUE(at::equal(
+      slot_counts(at::tensor({1, 0, 1, 2, 2, 1, 0, 1}, at::kLong).view({4, 2}), 2, 3, at::tensor({1, 1, 0, 1}).ne(0)),
+      at::tensor({2.0, 3.0, 0.0}, at::kDouble)));
 }
 
 Layer random_layer(const AttentionOptions& o) {
