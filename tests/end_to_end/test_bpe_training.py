@@ -106,7 +106,7 @@ def test_a_share_is_held_out_of_text_and_tokens(headroom, made, text, tmp_path):
     held_out = parts["validation"]
     assert held_out["file"] == str(tmp_path / "share.validation.tokens")
     assert parts["text_bytes"] + held_out["text_bytes"] == whole["text_bytes"]
-    assert abs(held_out["text_bytes"] / whole["text_bytes"] - 0.1) < 0.01
+    assert abs(held_out["text_bytes"] / whole["text_bytes"] - 0.1) < 0.03  # whole documents
     refusal = headroom.refusal("data", "prepare", "--tokenizer", made, "--out", share, "--validation-share", 0.1)
     assert "needs FILE" in refusal
     refusal = headroom.refusal("data", "prepare", text, "--tokenizer", made, "--out", share, "--validation-share", 1)

@@ -150,7 +150,7 @@ def run_folder(headroom, place, name):
 
 # Runs that `evaluate RUN` reads: by a word of the command, else the last one.
 EVALUATED = {"--beam": "moa/wmt14_ende_8k8e128d", "composition": "small/composition_dense",
-             "RUN/checkpoints/best.safetensors": "mgk/lra_listops_mgk_h4", "--stride": "mgk/wt103_small_mgk_h4",
+             "--stride": "mgk/wt103_small_mgk_h4",
              "evaluate": "switchhead/wt103_47m", "convert": "dcmha/405m_transformer_pp"}
 MORE = {"tokenizer": ["--vocabulary-size", "300"], "convert": ["--tokens", "96"], "bench": ["--repeats", "1", "--threads", "1"]}
 SHORTER = {"1024": "16", "128": "8"}  # of `bench generation`
@@ -183,7 +183,7 @@ def prepared(headroom, place, words, recipes):
         name = recipes[0] if words[0] == "analyse" else next(name for word, name in EVALUATED.items() if word in words)
         words = [word.replace("RUN", run_folder(headroom, place, name)) for word in words]
     if "test.tsv" in words:
-        kind = "listops.tsv" if "best.safetensors" in words[1] else "pairs.tsv"
+        kind = "listops.tsv" if "--test" in words else "pairs.tsv"
         (place / "test.tsv").write_bytes((place / kind).read_bytes())
     pairs = recipes and "retrieval" in recipes[0]
     if "FILE" in words:

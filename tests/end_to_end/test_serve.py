@@ -109,7 +109,8 @@ def test_stop_strings_end_the_text_wherever_tokens_are_cut(server, name):
     whole = text(server.complete(**asked))
     for stop in [whole[9:14], whole[20:21], [whole[30:36], "never"], [whole[25:40], whole[27:29]]]:
         stops = [stop] if isinstance(stop, str) else stop
-        (end,) = {min(whole.find(one) for one in stops if one in whole)}
+        # The first stop string that is complete ends the text where it begins.
+        end = min((whole.find(one) + len(one), whole.find(one)) for one in stops if one in whole)[1]
         document = server.complete(**asked, stop=stop, logprobs=0)
         assert text(document) == whole[:end] and document["choices"][0]["finish_reason"] == "stop"
         assert "".join(event["choices"][0]["text"] for event in server.events(**asked, stop=stop)) == whole[:end]
