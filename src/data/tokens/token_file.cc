@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "foundation/core/random.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "token_format.h"
