@@ -171,7 +171,8 @@ void FileSequence::find_starts() {
   if (input.kind == FileKind::json_lines || input.size <= total_ / kLongFiles) {
     return;
   }
-  for (std::size_t end; (end = pending_.find('\n', static_cast<std::size_t>(line_))) != std::string::npos;) {
+  const auto next_line_end = [this] { return pending_.find('\n', static_cast<std::size_t>(line_)); };
+  for (std::size_t end = next_line_end(); end != std::string::npos; end = next_line_end()) {
     const auto begin = static_cast<std::size_t>(line_);
     const std::string_view line = std::string_view(pending_).substr(begin, end - begin);
     const std::int64_t bytes = static_cast<std::int64_t>(end) + 1 - document_;
