@@ -47,7 +47,9 @@ std::vector<Range> read_documents(const SafetensorsFile& file, std::int64_t size
   }
   const StoredTensor& stored = file.at(kDocuments);
   std::vector<std::int64_t> starts(static_cast<std::size_t>(stored.dtype == DType::i64 ? stored.numel() : 0));
-  std::memcpy(starts.data(), stored.data.data(), starts.size() * sizeof(std::int64_t));
+  if (!starts.empty()) {
+    std::memcpy(starts.data(), stored.data.data(), starts.size() * sizeof(std::int64_t));
+  }
   if (starts.empty() || starts.front() != 0 || starts.back() >= size ||
       std::ranges::adjacent_find(starts, std::greater_equal()) != starts.end()) {
     user_error("{}: tensor \"{}\" must be I64 with ascending positions from 0 to {}", file.path().string(), kDocuments,
