@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "folder_test.h"
 #include "headroom/models/compute.h"
 #include "tiny/files.h"
 
