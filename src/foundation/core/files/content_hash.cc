@@ -1,15 +1,11 @@
 #include "content_hash.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <span>
-#include <vector>
 
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
@@ -21,12 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr off_t kCachedFrom = off_t{1} << 20;  // bytes; smaller files are hashed as fast as the cache is read
-constexpr std::size_t kHexDigits = 64, kReadSize = std::size_t{1} << 20;
-
-struct OpenFile {
-  int number;
-  ~OpenFile() { ::close(number); }
-};
+constexpr std::size_t kHexDigits = 64;
 
 // Returns the file of the cached hash; empty if the hash must not be cached. Times of change have a resolution of some
 // milliseconds, so a file that has just changed may change again without another time.
@@ -43,9 +34,8 @@ fs::path cached_at(const struct stat& status) {
 }  // namespace
 
 std::string content_sha256(const fs::path& path) {
-  const OpenFile file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   struct stat status {};
-  if (file.number < 0 || ::fstat(file.number, &status) != 0) {
+  if (::stat(path.c_str(), &status) != 0) {
     user_error("{}: cannot be read: {}", path.string(), std::strerror(errno));
   }
   const fs::path cached = cached_at(status);
@@ -55,19 +45,7 @@ std::string content_sha256(const fs::path& path) {
       return hash;
     }
   }
-  Sha256 sum;
-  std::vector<std::byte> buffer(kReadSize);
-  for (ssize_t count = 1; count > 0;) {
-    count = ::read(file.number, buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) {
-      count = 1;
-    } else if (count < 0) {
-      user_error("{}: cannot be read: {}", path.string(), std::strerror(errno));
-    } else {
-      sum.update(std::span(buffer).first(static_cast<std::size_t>(count)));
-    }
-  }
-  std::string hash = sum.hex();
+  std::string hash = sha256_of(MappedFile(path).bytes());
   if (!cached.empty()) {
     try {
       make_folder(cached.parent_path());
