@@ -112,7 +112,7 @@ class ImportanceAnalysis : public Analysis {
   }
 
  private:
-  // Adds the loss without the dynamic terms of a layer; "" for the whole model.
+  // Adds the loss of the model without the dynamic terms of `layer`; "": with the terms of all layers.
   void add_loss(const std::string& layer, const InputBatch& input, nn::Observer* observer) {
     const std::int64_t targets = input.tokens.size(1) - 1;
     const at::Tensor logits = runner_.logits(input, observer).narrow(1, 0, targets).flatten(0, 1).to(at::kDouble);

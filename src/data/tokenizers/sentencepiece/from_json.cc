@@ -127,7 +127,7 @@ class JsonModel {
   }
 
   // SentencePiece needs an unknown piece, although no text has it, because each byte has a piece. Without unk_token,
-  // it is a token that the merges cannot make.
+  // it is <unk> or else the first control piece, which no merge can produce.
   void require_unknown() {
     const auto is = [&](PieceType type) {
       return std::find_if(result_.pieces.begin(), result_.pieces.end(),

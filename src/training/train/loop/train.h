@@ -39,7 +39,7 @@ struct TrainResult {
   std::vector<ValidationPoint> validation;
   std::optional<std::int64_t> best_step;  // with train.keep_best: that of the best validation
 
-  // Returns the figures of the best validation, without train.keep_best of the last one; empty if there is none.
+  // Returns the figures of the best validation with train.keep_best, else of the last one; empty if there is none.
   tasks::Figures figures() const { return validation.empty() ? tasks::Figures() : chosen()->figures; }
   // Returns the validation with these figures; there must be one.
   std::vector<ValidationPoint>::const_iterator chosen() const {
