@@ -1,9 +1,11 @@
 #include "foundation/core/machine/log.h"
 
+#include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -99,35 +101,37 @@ TEST(Terminal, CountsColumnsNotBytes) {
 }
 
 // Returns the stderr of a child process, which is a terminal with this many columns, or a pipe if 0.
+// The child's last bytes can be lost when the last writer closes a terminal, so this process keeps it open and marks
+// the end.
 std::string written_by(const std::function<void()>& work, unsigned short columns) {
-  int reader = -1, pipe_ends[2] = {-1, -1};
+  int reader = -1, writer = -1, pipe_ends[2] = {-1, -1};
   const struct winsize size = {24, columns, 0, 0};
-  const bool terminal = columns > 0;
-  if (!terminal && ::pipe(pipe_ends) != 0) {
-    return "no pipe";
+  if (columns > 0 ? ::openpty(&reader, &writer, nullptr, nullptr, &size) != 0 : ::pipe(pipe_ends) != 0) {
+    return "no terminal or pipe";
   }
-  const pid_t child = terminal ? ::forkpty(&reader, nullptr, nullptr, &size) : ::fork();
+  if (columns == 0) {
+    reader = pipe_ends[0];
+    writer = pipe_ends[1];
+  }
+  constexpr char kEnd = '\x03';
+  const pid_t child = ::fork();
   if (child == 0) {
     ::setenv("TERM", "xterm", 1);
     ::setenv("LC_ALL", "C.UTF-8", 1);
-    if (!terminal) {
-      ::dup2(pipe_ends[1], STDERR_FILENO);
-    }
+    ::dup2(writer, STDERR_FILENO);
     work();
-    std::_Exit(0);
-  }
-  if (!terminal) {
-    ::close(pipe_ends[1]);
-    reader = pipe_ends[0];
+    std::_Exit(::write(writer, &kEnd, 1) == 1 ? 0 : 1);
   }
   std::string text;
   char block[4096];
-  for (ssize_t count = 0; (count = ::read(reader, block, sizeof block)) > 0;) {
-    text.append(block, static_cast<std::size_t>(count));
+  struct pollfd ready = {reader, POLLIN, 0};
+  while (!text.ends_with(kEnd) && ::poll(&ready, 1, 60'000) > 0) {
+    text.append(block, static_cast<std::size_t>(std::max<ssize_t>(::read(reader, block, sizeof block), 0)));
   }
   ::close(reader);
+  ::close(writer);
   ::waitpid(child, nullptr, 0);
-  return text;
+  return text.substr(0, text.find(kEnd));
 }
 
 void pause_for_redraw() {
