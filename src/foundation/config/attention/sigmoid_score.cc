@@ -13,7 +13,8 @@ class SigmoidScore : public detail::ScoreMatrix {
   bool is_normalised() const override { return false; }
 };
 
-const Registration<SigmoidScore> kSigmoidScore("sigmoid", "sigmoid of each dot product, without normalisation");
+const Registration<SigmoidScore> kSigmoidScore(
+    "sigmoid", "sigmoid of each dot product minus log(visible keys), weights not normalised");
 
 }  // namespace
 }  // namespace headroom::config
