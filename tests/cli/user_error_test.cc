@@ -43,8 +43,8 @@ TEST(UserErrors, NameTheCommandWhatIsWrongAndTheNearestName) {
       {{"tokenizer"}, {"tokenizer: ", "(headroom tokenizer --help)"}},
       {{"tokenizer", "encod"}, {"encod", "encode"}},
       {{"train", "x.toml", "--steps", "5"}, {"--steps", "--set train.steps=VALUE"}},
-      {{"match", "x.toml", "y.toml"}, {"match: ", "y.toml", "--target"}},
-      {{"match", "x.toml", "--target", "y.toml", "--by", "size"}, {"--by", "parameters, macs", "size"}},
+      {{"cost", "x.toml", "--full"}, {"--full", "--match"}},
+      {{"cost", "x.toml", "--match", "y.toml", "--by", "size"}, {"--by", "parameters, macs", "size"}},
       {{"cost"}, {"cost: ", "CONFIG", "--paper"}},
   };
   for (const auto& [arguments, parts] : cases) {

@@ -37,7 +37,7 @@ def is_printable(line):
     ["train", HOSTILE], ["train", "--" + HOSTILE], [HOSTILE], ["evaluate", HOSTILE], ["cost", "demo/dense_h8", HOSTILE],
     ["train", "demo/dense_h8", "--set", f"model.{HOSTILE}=3"], ["train", "demo/dense_h8", "--set", f"train.seed={HOSTILE}"],
     ["train", "demo/dense_h8", "--set", HOSTILE], ["generate", "x", "--prompt", "y", "--tokens", HOSTILE],
-    ["tokenizer", "encode", HOSTILE, "text"], ["bench", HOSTILE], ["match", HOSTILE, "--target", "y"],
+    ["tokenizer", "encode", HOSTILE, "text"], ["bench", HOSTILE], ["cost", HOSTILE, "--match", "y"],
     ["train", "demo/dense_h8", "--set", "x" * 100000 + "=1"], ["train", "y" * 100000], ["y" * 100000],
     ["data", "prepare", "x", "--tokenizer", "y", "--out", HOSTILE],
 ])

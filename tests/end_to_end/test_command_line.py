@@ -16,7 +16,7 @@ import pytest
 import train_runs
 
 COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "try", "report", "runs", "demo", "analyse",
-            "inspect", "checkpoint info", "checkpoint export", "import", "convert", "cost", "match", "recipes", "papers", "tokenizer train",
+            "inspect", "checkpoint info", "checkpoint export", "import", "convert", "cost", "recipes", "papers", "tokenizer train",
             "tokenizer encode", "tokenizer decode", "data prepare", "bench", "doctor"]
 
 
@@ -215,7 +215,7 @@ def test_figures_of_papers_agree_or_have_a_reason(headroom, paper, misprints):
 
 
 def test_match_prints_a_config_that_costs_as_much(headroom, tmp_path):
-    arguments = ["match", "demo/switchhead_h2", "--target", "demo/dense_h8", "--by", "parameters"]
+    arguments = ["cost", "demo/switchhead_h2", "--match", "demo/dense_h8", "--by", "parameters"]
     matched = tmp_path / "matched.toml"
     matched.write_text(headroom(*arguments).stdout)
     document = headroom.json(*arguments)
@@ -233,12 +233,12 @@ def test_match_prints_a_config_that_costs_as_much(headroom, tmp_path):
 
 
 def test_match_names_a_file_so_that_it_is_found_from_anywhere(headroom, tiny, tmp_path):
-    asked = ["match", tiny.name, "--target", tiny.name, "--set", "model.attention.n_heads=1", "--set", "train.steps=7"]
+    asked = ["cost", tiny.name, "--match", tiny.name, "--set", "model.attention.n_heads=1", "--set", "train.steps=7"]
     text = headroom(*asked, cwd=tiny.parent).stdout
     assert text.startswith(f'base = "{tiny}"\n') and "\nsteps = 7  # was 60\n" in text and "\nn_heads = 1  # was 2\n" in text
     matched = tmp_path / "matched.toml"
     matched.write_text(text)
-    document = headroom.json("match", tiny, *asked[2:3], tiny, *asked[4:])
+    document = headroom.json("cost", tiny, *asked[2:3], tiny, *asked[4:])
     assert headroom.json("cost", matched)[0]["parameters"] == document["parameters"]
 
 
@@ -247,7 +247,7 @@ def test_match_into_a_file_can_be_moved_with_its_base(headroom, tiny, tmp_path):
     (here / "matched").mkdir(parents=True)
     (here / "mine.toml").write_text(tiny.read_text())
     with open(here / "matched" / "matched.toml", "w") as file:
-        headroom("match", here / "mine.toml", "--target", tiny, capture_output=False, stdout=file)
+        headroom("cost", here / "mine.toml", "--match", tiny, capture_output=False, stdout=file)
     there = here.rename(tmp_path / "there")
     assert (there / "matched" / "matched.toml").read_text().startswith('base = "../mine.toml"\n')
     assert headroom.json("cost", there / "matched" / "matched.toml")[0]["parameters"] > 0

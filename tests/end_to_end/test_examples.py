@@ -11,7 +11,7 @@ import train_runs
 from test_command_line import COMMANDS
 
 DOCUMENTS = [train_runs.ROOT / "README.md", train_runs.ROOT / "AGENTS.md", *sorted((train_runs.ROOT / "docs").rglob("*.md"))]
-TRAINING = ["train", "compare", "cost", "match", "doctor", "demo", "sweep"]
+TRAINING = ["train", "compare", "cost", "doctor", "demo", "sweep"]
 
 # Settings that make a language model small enough to train in two seconds.
 SMALL = ["model.n_layers=2", "model.d_model=16", "model.attention.d_head=8", "model.mlp.d_hidden=32",
@@ -120,10 +120,10 @@ def test_the_readmes_first_steps_run_as_written(headroom, place):
 
 
 def test_a_comparison_runs_as_written(headroom, place):
-    # Its second config is written by `match`.
+    # Its second config is written by `cost --match`.
     run_ = lambda *words: run(headroom, place, list(words))
     block = [words for path in DOCUMENTS if path.name == "compare.md" for b in blocks(path) for words in commands_in(b)]
-    match = next(words for words in block if words[0] == "match")
+    match = next(words for words in block if "--match" in words)
     (place / "matched.toml").write_text(run_(*match))
     costs = {name: headroom.json("cost", place / name)[0]["parameters"] for name in ["dense.toml", "matched.toml"]}
     assert abs(costs["dense.toml"] - costs["matched.toml"]) < 0.01 * costs["dense.toml"]
@@ -178,7 +178,7 @@ def test_bash_completes(complete):
     assert complete("evaluate", "--precision", "b") == ["bf16"]
     assert complete("train", "switchhead/wt103_47") and all(
         name.startswith("switchhead/wt103_47") for name in complete("train", "switchhead/wt103_47"))
-    assert "demo/dense_h8" in complete("match", "demo/switchhead_h2", "--target", "demo/")
+    assert "demo/dense_h8" in complete("cost", "demo/switchhead_h2", "--match", "demo/")
     assert complete("train", "--set", "train.warm") == ["train.warmup_steps="]
     assert complete("compare", "--tune", "model.attention.n_he") == ["model.attention.n_heads="]
     assert "headroom.bash" in complete("tokenizer", "encode", "headr")

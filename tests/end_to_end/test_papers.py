@@ -205,7 +205,7 @@ def test_each_command_of_the_papers_page_gives_a_figure(headroom, place):
             seen.add((command, *recipes[:1]))
             words = prepared(headroom, place, shlex.split(command)[1:], recipes)
             try:
-                figures = figures_of(words, run(headroom, place, words, words[0] not in ("cost", "match", "recipes", "doctor")))
+                figures = figures_of(words, run(headroom, place, words, words[0] not in ("cost", "recipes", "doctor")))
                 assert figures and all(value is not None and math.isfinite(value) for value in figures), figures
                 if "--plot" in words:
                     assert (place / words[words.index("--plot") + 1]).read_text().startswith("<svg")

@@ -1,4 +1,4 @@
-// The commands cost, match, recipes and papers, which read configs without building a model.
+// The commands cost, recipes and papers, which read configs without building a model.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -25,7 +25,8 @@ namespace {
 
 struct CostOptions {
   std::vector<std::string> configs, set;
-  std::string paper, vary, plot, time;
+  std::string paper, vary, plot, time, match, by = "parameters";
+  bool full = false;
   cost::Devices devices;
 };
 
@@ -53,6 +54,40 @@ config::Config load_with_start(const std::string& name, const std::vector<std::s
   return config;
 }
 
+// Returns the folder of the file to which standard output is redirected; empty if it is no file.
+std::filesystem::path folder_of_output() {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/fd/1", error);
+  return std::filesystem::is_regular_file(file, error) ? file.parent_path() : std::filesystem::path();
+}
+
+// Returns the lines as TOML comments.
+std::string as_comments(const std::string& lines) {
+  std::istringstream stream(lines);
+  std::string text;
+  for (std::string line; std::getline(stream, line);) {
+    text += line.empty() ? "#\n" : "# " + line + "\n";
+  }
+  return text;
+}
+
+int run_match(const CostOptions& options, const Output& output) {
+  if (options.configs.size() != 1) {
+    user_error("cost: --match {}: resizes one CONFIG, got {}", options.match, options.configs.size());
+  }
+  const std::string& name = options.configs.front();
+  const auto by = options.by == "macs" ? cost::MatchBy::macs : cost::MatchBy::parameters;
+  const cost::MatchResult result =
+      cost::match(config::load_config(name, options.set), config::load_config(options.match), by);
+  const std::string summary = as_comments(cost::match_summary(result));
+  output.text(options.full ? summary + "\n" + config::to_toml(result.config)
+                           : config::changes_to_toml(result.config, config::load_config(name),
+                                                     config::base_name(name, folder_of_output())) +
+                                 "\n" + summary);
+  output.document(cost::match_json(result));
+  return 0;
+}
+
 int run_cost(const CostOptions& options, const Program& program) {
   const Output output = program.output();
   if (options.configs.empty() && options.paper.empty()) {
@@ -62,17 +97,24 @@ int run_cost(const CostOptions& options, const Program& program) {
     user_error("cost: CONFIG ({}) and --paper {} cannot both be given, --paper has its own models",
                options.configs.front(), options.paper);
   }
-  if (!options.paper.empty()) {
-    for (const auto& [option, given] : {std::pair("--set", !options.set.empty()),
+  // Options that show something else than the costs of CONFIG, each with the options that it excludes.
+  const std::string what = !options.paper.empty() ? "--paper" : !options.match.empty() ? "--match" : "";
+  if (!what.empty()) {
+    for (const auto& [option, given] : {std::pair("--set", !options.set.empty() && what == "--paper"),
+                                        {"--match", !options.match.empty() && what == "--paper"},
                                         {"--vary", !options.vary.empty()},
                                         {"--plot", !options.plot.empty()},
                                         {"--time", !options.time.empty()},
                                         {"--processes", !options.devices.ranks.empty()}}) {
       if (given) {
-        user_error("cost: --paper {} and {} cannot both be given, the paper's table has its own models", options.paper,
-                   option);
+        user_error("cost: {} and {} cannot both be given", what, option);
       }
     }
+  }
+  if (!options.match.empty()) {
+    return run_match(options, output);
+  }
+  if (!options.paper.empty()) {
     output.text(cost::paper_table(options.paper));
     output.document(cost::paper_json(options.paper));
     return 0;
@@ -122,13 +164,14 @@ int run_cost(const CostOptions& options, const Program& program) {
 
 void add_cost(Program& program) {
   auto options = std::make_shared<CostOptions>();
-  CLI::App& command = program.add(program.root(), "cost",
-                                  "Show parameters, multiply-accumulates and memory of models, without building them.",
-                                  "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost "
-                                  "switchhead/wt103_262m --processes 8,64\n  headroom cost demo/dense_h8 --vary "
-                                  "model.attention.n_heads=2,4,8 --plot heads.svg\n  headroom cost mine.toml --time "
-                                  "2h\n  headroom cost --paper switchhead",
-                                  [&program, options] { return run_cost(*options, program); });
+  CLI::App& command = program.add(
+      program.root(), "cost",
+      "Show parameters, multiply-accumulates and memory of models; resize one to match another.",
+      "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost "
+      "switchhead/wt103_262m --processes 8,64\n  headroom cost demo/dense_h8 --vary "
+      "model.attention.n_heads=2,4,8 --plot heads.svg\n  headroom cost mine.toml --time "
+      "2h\n  headroom cost demo/switchhead_h2 --match demo/dense_h8 > matched.toml\n  headroom cost --paper switchhead",
+      [&program, options] { return run_cost(*options, program); });
   command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
   add_set(command, options->set);
   command.add_option("--paper", options->paper, "compare every figure of a paper's cost tables with the computed one")
@@ -141,6 +184,13 @@ void add_cost(Program& program) {
   add_text(command, "--time", options->time, "TIME",
            "2h, 30m: the size of CONFIG that this machine trains in the time, on 20 tokens per parameter, by the "
            "measured speed of steps; needs CONFIG's data");
+  CLI::Option* const match =
+      add_text(command, "--match", options->match, "TARGET",
+               "TOML file or recipe: resize CONFIG to TARGET's parameters or compute, and print the resulting config");
+  add_choice(command, "--by", options->by, {"parameters", "macs"}, "with --match: quantity to make equal")
+      ->needs(match);
+  command.add_flag("--full", options->full, "with --match: print every key, not only those that differ from CONFIG")
+      ->needs(match);
   add_text(command, "--plot", options->plot, "FILE", "with --vary: SVG file to write, with the costs over the values");
   command
       .add_option("--processes", options->devices.ranks,
@@ -153,56 +203,6 @@ void add_cost(Program& program) {
                   "with --processes: assumed multiply-accumulates per second of a rank")
       ->capture_default_str()
       ->type_name("MACS");
-}
-
-struct MatchOptions {
-  std::string config, target, by = "parameters";
-  std::vector<std::string> set;
-  bool full = false;
-};
-
-// Returns the folder of the file to which standard output is redirected; empty if it is no file.
-std::filesystem::path folder_of_output() {
-  std::error_code error;
-  const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/fd/1", error);
-  return std::filesystem::is_regular_file(file, error) ? file.parent_path() : std::filesystem::path();
-}
-
-// Returns the lines as TOML comments.
-std::string as_comments(const std::string& lines) {
-  std::istringstream stream(lines);
-  std::string text;
-  for (std::string line; std::getline(stream, line);) {
-    text += line.empty() ? "#\n" : "# " + line + "\n";
-  }
-  return text;
-}
-
-int run_match(const MatchOptions& options, const Output& output) {
-  const auto by = options.by == "macs" ? cost::MatchBy::macs : cost::MatchBy::parameters;
-  const cost::MatchResult result =
-      cost::match(config::load_config(options.config, options.set), config::load_config(options.target), by);
-  const std::string summary = as_comments(cost::match_summary(result));
-  output.text(options.full ? summary + "\n" + config::to_toml(result.config)
-                           : config::changes_to_toml(result.config, config::load_config(options.config),
-                                                     config::base_name(options.config, folder_of_output())) +
-                                 "\n" + summary);
-  output.document(cost::match_json(result));
-  return 0;
-}
-
-void add_match(Program& program) {
-  auto options = std::make_shared<MatchOptions>();
-  CLI::App& command =
-      program.add(program.root(), "match",
-                  "Resize a model to the parameters or compute of another, and print the config that results.",
-                  "headroom match demo/switchhead_h2 --target demo/dense_h8 --by parameters > matched.toml",
-                  [&program, options] { return run_match(*options, program.output()); });
-  command.add_option("CONFIG", options->config, "TOML file or recipe to resize")->required()->type_name("");
-  command.add_option("--target", options->target, "TOML file or recipe to match")->required()->type_name("CONFIG");
-  add_choice(command, "--by", options->by, {"parameters", "macs"}, "quantity to make equal");
-  add_set(command, options->set);
-  command.add_flag("--full", options->full, "print every key, not only those that differ from CONFIG");
 }
 
 struct RecipesOptions {
@@ -296,7 +296,6 @@ void add_papers(Program& program) {
 
 void add_cost_commands(Program& program) {
   add_cost(program);
-  add_match(program);
   add_recipes(program);
   add_papers(program);
 }

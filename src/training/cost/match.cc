@@ -35,7 +35,7 @@ std::int64_t largest(std::int64_t low, std::int64_t step, Fits fits) {
 
 void require_fit(std::int64_t count, std::int64_t target, const char* key, std::int64_t width, const char* what) {
   if (count > target) {
-    user_error("match: {}: even {} gives {} {}, more than the target's {}", key, width, count, what, target);
+    user_error("cost: --match: {}: even {} gives {} {}, more than the target's {}", key, width, count, what, target);
   }
 }
 
@@ -51,7 +51,8 @@ void require_inherited(const ModelOptions& model, LayerOptions::Keys LayerOption
   if (!model.layers.empty() &&
       std::ranges::all_of(model.layers, [&](const LayerOptions& layer) { return (layer.*table).contains(key); })) {
     user_error(
-        "match: model.layers: every entry sets {0}.{1}, which leaves no width to match; remove it from the entries "
+        "cost: --match: model.layers: every entry sets {0}.{1}, which leaves no width to match; remove it from the "
+        "entries "
         "that may take the matched model.{0}.{1}",
         name, key);
   }
@@ -151,7 +152,7 @@ std::vector<Candidate> candidates(const ModelOptions& given, const ModelOptions&
 
 MatchResult match(const Config& config, const Config& target, MatchBy by) {
   if (config.model.kind != target.model.kind) {
-    user_error("match: model.kind: is {}, but the target's is {}; only models of one kind can be matched",
+    user_error("cost: --match: model.kind: is {}, but the target's is {}; only models of one kind can be matched",
                name_of(config.model.kind), name_of(target.model.kind));
   }
   MatchResult result{.config = config, .by = by, .candidates = {}};
@@ -162,7 +163,7 @@ MatchResult match(const Config& config, const Config& target, MatchBy by) {
   } else {
     match_macs(model, target.model);
   }
-  check(result.config, "match");
+  check(result.config, "cost: --match");
   result.parameters = count_parameters(model);
   result.target_parameters = count_parameters(target.model);
   result.attention_macs = attention_macs(model);

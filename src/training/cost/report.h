@@ -1,4 +1,4 @@
-// The output of the commands cost, match and recipes: JSON documents and aligned tables.
+// The output of the commands cost and recipes: JSON documents and aligned tables.
 #pragma once
 
 #include <cstdint>
