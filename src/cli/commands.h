@@ -186,13 +186,9 @@ struct Try {
 };
 
 struct Report {
-  std::vector<std::string> folders;  // a comparison, a sweep or a run; or several runs
-  std::string out;                   // the page of several runs; default: overlay.html beside the first
-  bool watch = false;                // update the page while training continues
-};
-
-struct Runs {
-  std::string folder = "runs";
+  std::vector<std::string> folders = {"runs"};  // a comparison, a sweep, a run or a folder of runs; or several runs
+  std::string page;    // default: report.html in the folder; of several runs, overlay.html beside the first
+  bool watch = false;  // update the page while training continues
 };
 
 struct Demo {
@@ -241,8 +237,8 @@ struct Convert {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, CostInTime, Sweep, Try, Report, Runs, Demo,
-               Bench, Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, CostInTime, Sweep, Try, Report, Demo, Bench,
+               Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports

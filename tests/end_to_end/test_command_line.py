@@ -15,7 +15,7 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "try", "report", "runs", "demo", "analyse",
+COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "try", "report", "demo", "analyse",
             "inspect", "checkpoint info", "checkpoint export", "import", "convert", "cost", "recipes", "papers", "tokenizer train",
             "tokenizer encode", "tokenizer decode", "data prepare", "bench", "doctor"]
 

@@ -57,7 +57,7 @@ def test_report_of_comparison_and_run(headroom, tmp_path):
     run = headroom.json("report", out / "dense")
     assert run["report"] == str(out / "dense" / "report.html") and len(run["runs"]) == 1
     assert "Training of dense" in (out / "dense" / "report.html").read_text()
-    assert str(tmp_path) in headroom.refusal("report", tmp_path)
+    assert str(out / "dense" / "checkpoints") in headroom.refusal("report", out / "dense" / "checkpoints")
     assert "nowhere" in headroom.refusal("report", tmp_path / "nowhere")
 
 
@@ -66,23 +66,23 @@ def test_existing_runs_are_listed_and_compared(headroom, tmp_path):
     runs = tmp_path / "runs"
     for name, heads in ("one", 1), ("two", 2):
         headroom("train", config, "--out", runs / name, "--set", "train.steps=8", "--set", f"model.attention.n_heads={heads}")
-    listed = headroom.json("runs", runs)["runs"]
+    listed = headroom.json("report", runs)["runs"]
     assert [run["name"] for run in listed] == ["one", "two"]
     assert all(run["steps"] == 8 and run["perplexity"] > 1 and "headroom train" in run["command"] for run in listed)
-    assert "one" in headroom("runs", runs).stdout
+    assert "one" in headroom("report", runs).stdout
 
     compared = headroom.json("report", runs / "one", runs / "two")
     assert compared["report"] == str(runs / "overlay.html")
     assert [run["perplexity"] for run in compared["runs"]] == [run["perplexity"] for run in listed]
     assert "headroom report" in (runs / "overlay.html").read_text()
+    assert headroom.json("report", runs, "--page", runs / "all.html")["runs"] == compared["runs"]
     (tmp_path / "mine.html").write_text("my own page")
-    assert "mine.html" in headroom.refusal("report", runs / "one", runs / "two", "--out", tmp_path / "mine.html")
+    assert "mine.html" in headroom.refusal("report", runs / "one", runs / "two", "--page", tmp_path / "mine.html")
     headroom("train", config, "--out", runs / "other", "--set", "train.steps=8", "--set",
              f'data.validation=["{tmp_path}/train.txt"]')
     line = headroom.refusal("report", runs / "one", runs / "other")
     assert "validation data" in line and "other" in line
     assert str(runs / "one") in headroom.refusal("generate", runs, "--prompt", "a")
-    assert "nowhere" in headroom.refusal("runs", tmp_path / "nowhere")
 
 
 def test_report_watches_a_run(headroom, tmp_path):

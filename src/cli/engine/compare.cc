@@ -1,9 +1,10 @@
-// The commands compare, sweep, try, report, runs and demo.
+// The commands compare, sweep, try, report and demo.
 #include <fmt/ranges.h>
 
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "tools/compare/compare.h"
 #include "tools/convert/study.h"
@@ -111,29 +112,33 @@ int run(const Sweep& command, const EngineRequest& request) {
 }
 
 int run(const Report& command, const EngineRequest& request) {
-  const std::filesystem::path folder = command.folders.front();
-  if (command.folders.size() > 1) {
-    const std::filesystem::path page =
-        command.out.empty() ? (folder / "x").lexically_normal().parent_path().parent_path() / "overlay.html"
-                            : std::filesystem::path(command.out);
-    require_replaceable_file(page.string(), "report: --out", "<!doctype html>", "is no page of Headroom");
-    compare::CompareResult result =
-        compare::overlay({command.folders.begin(), command.folders.end()}, request.command_line);
-    compare::write_page(result, page);
-    return print(result, request.output);
+  std::vector<std::filesystem::path> folders(command.folders.begin(), command.folders.end());
+  std::filesystem::path page = command.page;
+  if (folders.size() > 1 && page.empty()) {
+    page = (folders.front() / "x").lexically_normal().parent_path().parent_path() / "overlay.html";
   }
-  if (!command.watch) {
-    return print(compare::report(folder), request.output);
+  if (!page.empty()) {
+    require_replaceable_file(page.string(), "report: --page", "<!doctype html>", "is no page of Headroom");
   }
-  catch_interrupts();
-  return print(compare::watch(folder), request.output);
-}
-
-int run(const Runs& command, const EngineRequest& request) {
-  const std::vector<compare::ComparedRun> runs = compare::list_runs(command.folder);
-  request.output.document({{"runs", compare::to_json(runs)}});
-  request.output.text(runs.empty() ? command.folder + ": holds no runs\n" : compare::render_runs(runs));
-  return 0;
+  if (command.watch) {
+    catch_interrupts();
+    return print(compare::watch(folders.front()), request.output);
+  }
+  if (folders.size() == 1 && !compare::has_page(folders.front())) {
+    const std::vector<compare::ComparedRun> runs = compare::list_runs(folders.front());
+    if (page.empty()) {
+      request.output.document({{"runs", compare::to_json(runs)}});
+      request.output.text(compare::render_runs(runs));
+      return 0;
+    }
+    folders = transformed(runs, [](const compare::ComparedRun& run) { return run.folder; });
+  }
+  if (folders.size() == 1) {
+    return print(compare::report(folders.front(), page), request.output);
+  }
+  compare::CompareResult result = compare::overlay(folders, request.command_line);
+  compare::write_page(result, page);
+  return print(result, request.output);
 }
 
 int run(const Demo& command, const EngineRequest& request) {

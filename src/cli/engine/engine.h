@@ -24,7 +24,6 @@ int run(const CostInTime& command, const EngineRequest& request);
 int run(const Sweep& command, const EngineRequest& request);
 int run(const Try& command, const EngineRequest& request);
 int run(const Report& command, const EngineRequest& request);
-int run(const Runs& command, const EngineRequest& request);
 int run(const Demo& command, const EngineRequest& request);
 int run(const Bench& command, const EngineRequest& request);
 int run(const Doctor& command, const EngineRequest& request);

@@ -1,5 +1,4 @@
-// The commands compare, sweep, try, report, runs and demo, which train several models and report on
-// them.
+// The commands compare, sweep, try, report and demo, which train several models and report on them.
 #include <algorithm>
 #include <memory>
 
@@ -163,35 +162,28 @@ void add_report(Program& program) {
   auto options = std::make_shared<Report>();
   CLI::App& command = program.add(
       program.root(), "report",
-      "Write the page of a comparison, a sweep or a run again, or compare existing runs; trains nothing.",
-      "headroom report runs/pair\n  headroom report --watch runs/first\n  headroom report runs/first runs/second",
+      "Write the page of a comparison, a sweep or a run again, list a folder of runs, or compare existing runs; trains "
+      "nothing.",
+      "headroom report runs/pair\n  headroom report runs\n  headroom report --watch runs/first\n"
+      "  headroom report runs/first runs/second",
       [&program, options] {
         if (options->watch && options->folders.size() > 1) {
           user_error("report: --watch: takes one DIR, got {}", options->folders.size());
-        }
-        if (!options->out.empty() && options->folders.size() == 1) {
-          user_error("report: --out: is only for several runs; the page of {} is written into it",
-                     options->folders.front());
         }
         return program.engine(*options);
       });
   command
       .add_option("DIR", options->folders,
-                  "folder that was given as --out; several run folders: compare the runs, the first is the baseline")
+                  "folder that was given as --out; a folder of runs: list them; several runs: compare them, the first "
+                  "is the baseline")
       ->check(not_empty())
-      ->required()
+      ->capture_default_str()
       ->type_name("");
-  add_text(command, "--out", options->out, "FILE",
-           "several runs: page to write (default: overlay.html beside the first run)");
-  command.add_flag("--watch", options->watch, "update the page while training continues in DIR");
-}
-
-void add_run_list(Program& program) {
-  auto options = std::make_shared<Runs>();
-  CLI::App& command = program.add(program.root(), "runs", "List the runs in a folder with their main figures.",
-                                  "headroom runs\n  headroom runs runs/pair --json",
-                                  [&program, options] { return program.engine(*options); });
-  add_text(command, "FOLDER", options->folder, "", "folder to search, with its subfolders");
+  CLI::Option* page = add_text(
+      command, "--page", options->page, "FILE",
+      "page to write (default: report.html in DIR; of several runs, overlay.html beside the first; of a folder "
+      "of runs, none)");
+  command.add_flag("--watch", options->watch, "update the page while training continues in DIR")->excludes(page);
 }
 
 void add_demo(Program& program) {
@@ -211,7 +203,6 @@ void add_comparing_commands(Program& program) {
   add_sweep(program);
   add_try(program);
   add_report(program);
-  add_run_list(program);
   add_demo(program);
 }
 

@@ -75,9 +75,12 @@ CompareResult demo(CompareRequest request, const std::vector<std::string>& overr
 // so that they have as many parameters as the first.
 std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides = {});
 
-// Rewrites the page of a comparison, a sweep or a single training run from the files in its folder, without training.
-// Omits unfinished runs of a comparison. Throws UserError if the folder contains none of these, or no finished run.
-CompareResult report(const std::filesystem::path& folder);
+// Whether the folder is that of a comparison, a sweep or a single training run.
+bool has_page(const std::filesystem::path& folder);
+
+// Writes the page of such a folder (empty: report.html in it) from the files in the folder, without training. Omits
+// unfinished runs of a comparison. Throws UserError if the folder contains none of these, or no finished run.
+CompareResult report(const std::filesystem::path& folder, const std::filesystem::path& page = {});
 
 // Like report(), but rewrites the page whenever new values have been logged, and makes it reload itself in the browser.
 // Returns when training in the folder ends, or on Ctrl-C with `interrupted` set (after catch_interrupts()).
@@ -88,7 +91,7 @@ CompareResult watch(const std::filesystem::path& folder);
 CompareResult overlay(const std::vector<std::filesystem::path>& folders, const std::string& command);
 
 // Returns the runs in the folder and its subfolders, sorted by path and named by it. Leaves out unreadable runs with a
-// warning. Throws UserError if there is no such folder.
+// warning. Throws UserError if there is no run.
 std::vector<ComparedRun> list_runs(const std::filesystem::path& folder);
 
 // Names the run with the best headline figure, its difference from the first run (from the runner-up if the first is
@@ -107,7 +110,7 @@ std::string render_table(const CompareResult& result);
 // Returns aligned plain text with one line per model of the families; empty without families.
 std::string render_scaling(const CompareResult& result);
 
-// Returns aligned plain text with one line per run of list_runs(); empty without runs.
+// Returns aligned plain text with one line per run of list_runs().
 std::string render_runs(const std::vector<ComparedRun>& runs);
 
 // Returns the page: self-contained HTML that needs no script.

@@ -61,10 +61,8 @@ std::string check_recorded_data(const std::vector<ComparedRun>& runs) {
 
 ComparedRun load_run(const fs::path& folder) {
   if (!fs::exists(folder / "config.toml")) {
-    user_error(
-        "report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json); list the runs in "
-        "its subfolders with headroom runs",
-        folder.string());
+    user_error("report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json)",
+               folder.string());
   }
   ComparedRun run;
   run.name = name_of(folder);
@@ -115,7 +113,7 @@ CompareResult overlay(const std::vector<fs::path>& folders, const std::string& c
 std::vector<ComparedRun> list_runs(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    user_error("runs: {}: no such folder; name the folder that holds your runs", folder.string());
+    user_error("report: {}: no such folder; name the folder that holds your runs", folder.string());
   }
   std::vector<ComparedRun> runs;
   const auto add = [&](const fs::path& run) {
@@ -138,7 +136,10 @@ std::vector<ComparedRun> list_runs(const fs::path& folder) {
     return wanted;
   };
   if (const std::error_code stopped = walk_folder(folder, visit, fs::directory_options::skip_permission_denied)) {
-    log_warning("runs: {}: some folders cannot be read: {}", folder.string(), stopped.message());
+    log_warning("report: {}: some folders cannot be read: {}", folder.string(), stopped.message());
+  }
+  if (runs.empty()) {
+    user_error("report: {}: holds no runs", folder.string());
   }
   std::ranges::sort(runs, {}, &ComparedRun::folder);
   return runs;
@@ -167,7 +168,7 @@ std::string render_runs(const std::vector<ComparedRun>& runs) {
          {.text = format_duration(trained.result.seconds)},
          {.text = trained.finished.empty() ? kUnknown : trained.finished}});
   }
-  return runs.empty() ? "" : text_of(table);
+  return text_of(table);
 }
 
 Json to_json(const std::vector<ComparedRun>& runs) {

@@ -180,9 +180,13 @@ class Watcher {
 
 }  // namespace
 
-CompareResult report(const fs::path& folder) {
+bool has_page(const fs::path& folder) {
+  return fs::exists(folder / kRecordFile) || fs::exists(folder / "config.toml");
+}
+
+CompareResult report(const fs::path& folder, const fs::path& page) {
   CompareResult result = load_result(folder);
-  write_page(result, folder / kPageFile);
+  write_page(result, page.empty() ? folder / kPageFile : page);
   return result;
 }
 
