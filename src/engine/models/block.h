@@ -32,7 +32,8 @@ struct BlockInput {
 // peri, sequential: h += attention(norm_1(h), ..., values of h);  h += mlp(h, routed by norm_2(h))   (MoEUT)
 // With output_norms, the outputs of attention, cross-attention and MLP pass another norm before they are added.
 // Cross-attention comes between the two: h += cross(norm_cross(h), source); parallel and post likewise.
-// Dropout applies to the outputs of attention and MLP and inside a dense MLP, never to attention probabilities.
+// model.dropout applies to the outputs of attention, cross-attention and MLP. The MLP's hidden layer and the attention
+// weights have dropout rates of their own (mlp.dropout, attention.dropout).
 class Block {
  public:
   // Throws UserError for options without an implementation.
