@@ -37,6 +37,8 @@ _observations: dict[int, list[_Observation]] = {}
 @contextmanager
 def watching(*patterns: str) -> Iterator[_Observation]:
     """observe() without an error for missing values."""
+    if not _untraced:
+        _untraced.update({function: torch.compiler.disable(function) for function in (_show, _run)})
     observation, thread = _Observation(patterns), threading.get_ident()
     _observations.setdefault(thread, []).append(observation)
     try:
@@ -89,20 +91,31 @@ def observed() -> bool:
     return bool(_observations) and threading.get_ident() in _observations
 
 
-@torch.compiler.disable
-def show(name: str, value: Tensor) -> None:
-    """Records a value computed in Python."""
+def _show(name: str, value: Tensor) -> None:
     for observation in _observations[threading.get_ident()]:
         observation.show(name, value)
 
 
-@torch.compiler.disable
-def run(scope: str, call: Callable):
-    """call(), which must call the engine once; records its values, with names that begin with `scope`."""
+def _run(scope: str, call: Callable):
     result, values = watched(call, [p for o in _observations[threading.get_ident()] for p in o.patterns], scope)
     for name, value in values:
-        show(name, value)
+        _show(name, value)
     return result
+
+
+# The functions above, kept out of compiled graphs. Filled by the first observation, because torch.compiler.disable()
+# imports torch's compiler, which takes as long as importing torch.
+_untraced: dict[Callable, Callable] = {}
+
+
+def show(name: str, value: Tensor) -> None:
+    """Records a value computed in Python, while observed()."""
+    _untraced[_show](name, value)
+
+
+def run(scope: str, call: Callable):
+    """call(), which must call the engine once; records its values, with names that begin with `scope`, while observed()."""
+    return _untraced[_run](scope, call)
 
 
 def watched(call: Callable, patterns: list[str], scope: str = "", given: tuple[tuple[str, Tensor], ...] = ()):
