@@ -258,6 +258,7 @@ void Engine::Parts::add_chunk(Row& row, std::int64_t n, const at::Tensor& logits
   }
   row.read += n;
   counts.prompt_tokens += n;
+  // Rows that begin later reuse the relative offsets that this row has projected.
   for (std::size_t layer = 0; layer < fresh.caches.size(); ++layer) {
     fresh.caches[layer].offsets() = row.state.caches[layer].offsets();
   }

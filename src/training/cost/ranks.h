@@ -63,9 +63,9 @@ struct RankCost {
   std::int64_t accumulators = 0;  // k
 
   // Bytes of memory. Each rank stores all parameters and gradients, 4 P each, but only the moments of its own shards.
-  // running_sums: 4 s if K > N, else 0. staging: two buckets per peer, assuming that all peers are on other machines: 8
-  // (N - 1) bucket_elements(N), less than 64 MiB. activations: one micro-batch, and the Transformer-XL memory of the
-  // rank's rows.
+  // running_sums: 4 s if K > N, else 0. staging: gradients that arrive, two buckets per peer: 8 (N - 1)
+  // bucket_elements(N), less than 64 MiB. activations: one micro-batch, and the Transformer-XL memory of the rank's
+  // rows.
   std::int64_t parameters = 0, gradients = 0, moments = 0, running_sums = 0, staging = 0, activations = 0;
   // Sum of the above, plus the program itself and two gradients of the largest tensor for temporaries.
   std::int64_t total = 0;

@@ -69,7 +69,7 @@ class GradientReducer {
 std::unique_ptr<GradientReducer> make_gradient_reducer(models::Model& model, const config::TrainOptions& options,
                                                        parallel::GlooGroup& group);
 std::unique_ptr<GradientReducer> local_reducer(models::Model& model, const config::TrainOptions& options);
-// Turns the model's parameters into views of one shared buffer. `group` must outlive the reducer.
+// Turns the model's parameters into views of one flat buffer. `group` must outlive the reducer.
 std::unique_ptr<GradientReducer> ordered_reducer(models::Model& model, const config::TrainOptions& options,
                                                  parallel::GlooGroup& group);
 

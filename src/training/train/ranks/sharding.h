@@ -1,4 +1,4 @@
-// Assigns parameter shards to ranks, and lays out parameters and gradients in the shared buffers. The owner of a shard
+// Assigns parameter shards to ranks, and lays out parameters and gradients in two flat buffers. The owner of a shard
 // reduces its gradients, stores its moments and updates it.
 #pragma once
 
@@ -28,7 +28,7 @@ std::vector<Shard> all_shards(const nn::Parameters& parameters, config::Optimize
 std::vector<Shard> owned_shards(const nn::Parameters& parameters, config::Optimizer optimizer,
                                 const ProcessGroup& group);
 
-// Offsets in the shared buffers. Uncut parameters come first, grouped by owner and from last to first within an owner,
+// Offsets in the flat buffers. Uncut parameters come first, grouped by owner and from last to first within an owner,
 // which is the order in which backward passes reach them. Parameters that are cut into shards follow.
 struct Layout {
   struct Place {  // the range of a parameter, and its buckets [first_bucket, end_bucket)
