@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._library import ops
 from .decoding import Decoder, ModuleDecoder, draw
-from .modules import Block, Layer, _describe, _settings, has_hooks, in_parts, initial_values
+from .modules import Block, Layer, _describe, _settings, has_hooks, in_parts, initial_values, require_tensor
 from .observing import observed, run, show, watched
 from .tokenizer import Tokenizer
 
@@ -207,6 +207,7 @@ class LanguageModel(_Model):
             super().__setattr__(name, value)
 
     def _embed(self, tokens: Optional[Tensor], embeddings: Optional[Tensor], implementation: str) -> Tensor:
+        require_tensor(self, tokens)
         tensors, description = self._tensors(self._embedding_names), self._embedding
         if embeddings is not None:  # the rows of another matrix, read in order
             if tokens is not None or embeddings.dim() != 3:
@@ -280,7 +281,11 @@ class LanguageModel(_Model):
         if count < 0 or not temperature >= 0 or top_k < 0 or not 0 < top_p <= 1:
             raise ValueError(f"generate: count, temperature and top_k must be at least 0 and top_p in (0, 1], got {count}, "
                              f"{temperature}, {top_k} and {top_p}")
-        if tokens.dim() == 2 and tokens.shape[0] == 0:
+        if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.dtype != torch.int64:
+            got = f"{tokens.dtype} {list(tokens.shape)}" if isinstance(tokens, Tensor) else repr(tokens)
+            raise ValueError(f"generate: tokens must be int64 [B, T], got {got}; a text becomes that by "
+                             f"model.tokenizer.encode(text)[None]")
+        if tokens.shape[0] == 0:
             return tokens.new_empty(0, tokens.shape[1] + count)
         decoder, pending = self.decoder(tokens.shape[0]), tokens
         for _ in range(count):

@@ -105,6 +105,7 @@ class Layer(nn.Module):
 
     def _run(self, x: Tensor, implementation: str, balance: bool = False, tensors: Optional[list[Tensor]] = None,
              **inputs) -> list[Tensor]:
+        require_tensor(self, x)
         tensors = self._tensors() if tensors is None else tensors
         call = lambda: ops.layer(x, tensors, self.description, training=self.training, balance=balance,  # noqa: E731
                                  implementation=implementation, **inputs)
@@ -121,8 +122,21 @@ class Layer(nn.Module):
         """The options that differ from the defaults: ["model.n_layers=2", ...]."""
         return json.loads(self.description)["settings"]
 
+    @property
+    def d_model(self) -> int:
+        return all_options(self.description)["model.d_model"]
+
+    TABLE = ""  # whose keys belong to this layer alone: "model.mlp."
+
     def extra_repr(self) -> str:
-        return ", ".join(setting.removeprefix("model.") for setting in self.options)
+        """The options that differ from the defaults; of a sub-layer, the keys of its own table alone."""
+        shown = [setting for setting in self.options if not self._scope or self.TABLE and setting.startswith(self.TABLE)]
+        return ", ".join(setting.removeprefix(self.TABLE).removeprefix("model.") for setting in shown)
+
+
+def require_tensor(layer: Layer, x) -> None:
+    if isinstance(x, (str, int, float, list, tuple)):  # and not everything but tensors: torch.fx calls with a Proxy
+        raise ValueError(f"{type(layer).__name__}: the input must be a tensor, got {x!r}")
 
 
 def _part_of(part: dict[str, str], values: dict[str, tuple[Tensor, bool]]) -> Layer:
@@ -190,6 +204,8 @@ class Attention(Layer):
     query sees every key. cross=True: keys and values come from another sequence. device, dtype: of the parameters.
     """
 
+    TABLE = "model.attention."
+
     def __init__(self, source: Optional[str] = None, *, causal: bool = True, cross: bool = False, layer: int = 0,
                  device=None, dtype=None, **options):
         description = _describe("attention", "Attention", source, _of_part("attention", options), causal and not cross,
@@ -205,7 +221,9 @@ class Attention(Layer):
         source [B, S, d_model] (cross=True only): the sequence of the keys, and of the values unless `source_value`
         [B, S, d_model] is given. memory [B, M, d_model]: tokens before x, as keys and values only. valid_keys [B, M + T] or
         [B, S] and valid_queries [B, T], bool: False for padding. balance=True: the result is (y, loss), where loss is the
-        sum of the balance losses with their coefficients. Raises ValueError for other shapes or types.
+        sum of the balance losses with their coefficients. implementation: "reference" computes in plain tensor operations,
+        "fused" raises ValueError where there is no fused version, "automatic" is fused where it can be. Raises ValueError for
+        other shapes or types.
         """
         results = self._run(x, implementation, balance or _losses is not None, source=source, source_value=source_value,
                             memory=memory, valid_keys=valid_keys, valid_queries=valid_queries)
@@ -220,6 +238,8 @@ class MLP(Layer):
     Keywords are the keys of [model.mlp], and d_model, n_layers and dropout (of the hidden layer) of [model]. Experts:
     SwitchHead, section 2.3. layer: the index of the layer in a model whose layers differ.
     """
+
+    TABLE = "model.mlp."
 
     def __init__(self, source: Optional[str] = None, *, layer: int = 0, device=None, dtype=None, **options):
         description = _describe("mlp", "MLP", source, _of_part("mlp", options), layer=layer)

@@ -205,6 +205,8 @@ REFUSALS = {
     "targets": (lambda: tiny_model().loss(tokens(), tokens(2, 3)),
                 rf"targets must be of the tokens' shape \[{B}, {T}\], got \[2, 3\]"),
     "rows of a decoder": (lambda: tiny_model().decoder(2).read(tokens(3)), "decoding: tokens must be int64"),
+    "a text": (lambda: tiny_model()("hello"), "LanguageModel: the input must be a tensor, got 'hello'"),
+    "a text to continue": (lambda: tiny_model().generate("hello", 3), "generate: tokens must be int64 .*encode"),
     "no such recipe": (lambda: ht.LanguageModel("switchhead/wt103_47n"), "did you mean switchhead/wt103_47m"),
 }
 

@@ -288,6 +288,13 @@ def test_options_from_recipes_and_files(tmp_path):
     assert ht.Block(str(tmp_path / "my.toml")).attention.w_q.shape == (48, 3, 4)
 
 
+def test_a_layer_shows_the_keys_of_its_own_table():
+    block = ht.Block(d_model=16, attention=dict(n_heads=2), mlp=dict(d_hidden=32))
+    assert block.d_model == block.attention.d_model == 16
+    assert repr(block.attention) == "Attention(n_heads=2)" and repr(block.ffn) == "MLP(d_hidden=32)"
+    assert repr(ht.Attention(d_model=16, n_heads=2)) == "Attention(d_model=16, n_heads=2)"
+
+
 REFUSALS = {
     "no such key": (lambda: ht.Attention(n_headz=2), "model.attention.n_headz: unknown key, did you mean .*n_heads"),
     "no such type": (lambda: ht.Attention(n_heads=object()), "model.attention.n_heads: must be a number, a string, .*got <object"),
@@ -297,6 +304,7 @@ REFUSALS = {
     "a contradiction": (lambda: ht.Attention(score="linear", composition="dynamic"), "model.attention"),
     "no such layer": (lambda: ht.Attention(layer=7), r"layer must be in \[0, n_layers=4\), got 7"),
     "another width": (lambda: layer("switchhead")(rand(B, T, D + 1)), r"attention: x must be \[B, T, d_model=24\]"),
+    "a list": (lambda: layer("switchhead")([1.0]), r"Attention: the input must be a tensor, got \[1.0\]"),
     "axes": (lambda: layer("switchhead")(rand(T, D)), r"x must be \[B, T, d_model=24\]"),
     "rows of a memory": (lambda: layer("dense")(rand(B, T, D), memory=rand(B + 1, 2, D)),
                          rf"memory must be \[{B}, T, d_model=24\], got \[{B + 1}, 2, 24\]"),
