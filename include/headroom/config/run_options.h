@@ -88,7 +88,6 @@ struct DataOptions {
   std::int64_t randaugment = 0;               // vision: RandAugment operations per training image
   double randaugment_magnitude = 9.0;         // vision: 0 to 30
   double mixup = 0.0;                         // vision: alpha of the Beta distribution; 0: no mixup
-  std::int64_t shuffle_buffer = 0;            // vision, shards: images shuffled together; 0: all
   std::int64_t decode_threads = 0;            // vision: threads that decode and augment images; 0: own_cores()
   std::vector<std::string> train_target;      // translation: files parallel to `train`; empty: `train` holds both sides
   std::vector<std::string> validation_target;       // translation: as train_target, for `validation`

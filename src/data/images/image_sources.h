@@ -65,8 +65,4 @@ InMemoryImages read_images(const std::vector<std::filesystem::path>& files, cons
 // Opens a folder with one subfolder per class. Images are ordered by class, then by file name.
 std::unique_ptr<const ImageDataset> open_image_folder(const std::filesystem::path& folder, const ImageReading& reading);
 
-// Opens WebDataset shards. Images are ordered by shard, then by sample. Reads all headers and labels, but no images.
-std::unique_ptr<const ImageDataset> open_image_shards(const std::vector<std::filesystem::path>& shards,
-                                                      const ImageReading& reading);
-
 }  // namespace headroom::data

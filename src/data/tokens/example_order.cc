@@ -8,43 +8,6 @@
 #include "headroom/core/error.h"
 
 namespace headroom::data {
-namespace {
-
-// The order of an epoch over a data set stored in files (FileShuffle), with random access.
-class FileOrder {
- public:
-  FileOrder(const FileShuffle& shuffle, std::uint64_t seed)
-      : seed_(mix(seed, "together")), together_(shuffle.together) {
-    std::vector<std::int64_t> first(shuffle.sizes.size());
-    std::exclusive_scan(shuffle.sizes.begin(), shuffle.sizes.end(), first.begin(), std::int64_t{0});
-    const Shuffle files(shuffle.sizes.size(), mix(seed, "files"));
-    std::int64_t end = 0;
-    for (std::uint64_t i = 0; i < shuffle.sizes.size(); ++i) {
-      const auto file = static_cast<std::size_t>(files(i));
-      begins_.push_back(first[file]);
-      ends_.push_back(end += shuffle.sizes[file]);
-    }
-  }
-
-  // Returns the example at a position of the epoch.
-  std::int64_t operator()(std::int64_t place) const {
-    const std::int64_t begin = place / together_ * together_, count = std::min(together_, ends_.back() - begin);
-    const Shuffle within(static_cast<std::uint64_t>(count), mix(seed_, static_cast<std::uint64_t>(begin)));
-    const std::int64_t shuffled = begin + static_cast<std::int64_t>(within(static_cast<std::uint64_t>(place - begin)));
-    const auto file = std::upper_bound(ends_.begin(), ends_.end(), shuffled);
-    const auto i = static_cast<std::size_t>(file - ends_.begin());
-    return begins_[i] + shuffled - (i == 0 ? 0 : ends_[i - 1]);
-  }
-
- private:
-  std::uint64_t seed_;
-  std::int64_t together_;
-  // For each file, in the epoch's order: its first example, and the position after its last one.
-  std::vector<std::int64_t> begins_, ends_;
-};
-
-}  // namespace
-
 ExampleOrder::ExampleOrder(OrderOptions options, std::string what)
     : EpochStream(std::move(what)), options_(std::move(options)) {
   set_per_epoch(options_.examples / options_.batch);
@@ -69,17 +32,12 @@ void ExampleOrder::fill() {
   const std::int64_t batches = std::min(kPool, per_epoch() - wanted.step);
   std::vector<std::int64_t> examples(static_cast<std::size_t>(batches * options_.batch));
   std::iota(examples.begin(), examples.end(), wanted.step * options_.batch);  // positions in the epoch
-  const bool by_file = options_.files.together > 0 && !options_.files.sizes.empty();
-  if (by_file) {
-    std::transform(examples.begin(), examples.end(), examples.begin(), FileOrder(options_.files, seed));
-  } else {
-    const Shuffle order(static_cast<std::uint64_t>(options_.examples), seed);
-    std::transform(examples.begin(), examples.end(), examples.begin(), [&](std::int64_t place) {
-      return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(place)));
-    });
-  }
+  const Shuffle order(static_cast<std::uint64_t>(options_.examples), seed);
+  std::transform(examples.begin(), examples.end(), examples.begin(), [&](std::int64_t place) {
+    return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(place)));
+  });
   pool_ = examples;
-  if (options_.length && !by_file) {
+  if (options_.length) {
     std::stable_sort(examples.begin(), examples.end(),
                      [this](std::int64_t a, std::int64_t b) { return options_.length(a) < options_.length(b); });
     const Shuffle places(static_cast<std::uint64_t>(batches), mix(seed, static_cast<std::uint64_t>(wanted.step)));

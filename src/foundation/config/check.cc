@@ -103,10 +103,8 @@ void check_pairs(const Config& config, const Checker& data) {
 
 void check_images(const Config& config, const Checker& data) {
   const DataOptions& o = config.data;
-  const std::pair<const char*, bool> given[] = {{"augment_crop", o.augment_crop > 0.0},
-                                                {"randaugment", o.randaugment > 0},
-                                                {"mixup", o.mixup > 0.0},
-                                                {"shuffle_buffer", o.shuffle_buffer > 0}};
+  const std::pair<const char*, bool> given[] = {
+      {"augment_crop", o.augment_crop > 0.0}, {"randaugment", o.randaugment > 0}, {"mixup", o.mixup > 0.0}};
   for (const auto& [key, is_given] : given) {
     data.require(!is_given || config.model.kind == ModelKind::vision, key, "must be 0 with {}",
                  detail::setting("kind", config.model.kind));

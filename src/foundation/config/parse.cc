@@ -69,9 +69,10 @@ std::string complaint(std::string_view description) {
   return printable(description, 300) + (unquoted ? "; strings need quotes" : "");
 }
 
-// Returns whether this is a key of earlier versions that is now ignored, with the only value that it could have.
+// Returns whether this is a key of earlier versions with its default, which is ignored: run folders state every key.
 bool is_gone(std::string_view dotted, const toml::node& value) {
-  return dotted == "train.shard" && value.value<std::string_view>() == "none";
+  return (dotted == "train.shard" && value.value<std::string_view>() == "none") ||
+         (dotted == "data.shuffle_buffer" && value.value<std::int64_t>() == 0);
 }
 
 class Reader {

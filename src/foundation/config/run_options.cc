@@ -56,9 +56,6 @@ void describe_images(Fields& fields, DataOptions& o) {
       "mixup", o.mixup, between(0, 100),
       "vision: mix each training image, and its label, with the one before it in the batch, in a proportion drawn for "
       "each batch from Beta(mixup, mixup); 0: none");
-  fields.add("shuffle_buffer", o.shuffle_buffer, between(0, 1e12),
-             "vision: an epoch reads its shards in random order and shuffles this many successive images at a time; 0: "
-             "all images");
   fields.add("decode_threads", o.decode_threads, between(0, 4096),
              "vision: threads that read, decode and augment images; 0: one per physical core, divided among the ranks "
              "of a machine");
@@ -108,19 +105,16 @@ void describe_synthetic(Fields& fields, DataOptions& o) {
 // Adds the fields for examples with labels.
 void describe_columns(Fields& fields, DataOptions& o) {
   const std::string_view classifier = name_of(ModelKind::classifier);
-  fields.only_with(kKindOfModel, {classifier, name_of(ModelKind::vision)}, [&](Fields& own) {
-    own.add("label_column", o.label_column,
-            "classifier: column of the label in CSV and TSV files, by its name in the first line or its number from 1; "
-            "vision: key of the label in the JSON files of shards");
-  });
   fields.only_with(kKindOfModel, {classifier}, [&](Fields& own) {
+    own.add("label_column", o.label_column,
+            "classifier: column of the label in CSV and TSV files, by its name in the first line or its number from 1");
     own.add("text_column", o.text_column, "classifier: column of the text");
     own.add("second_column", o.second_column, "classifier, paired: column of the second text");
   });
   fields.only_with(kKindOfModel, {classifier, name_of(ModelKind::vision)}, [&](Fields& own) {
     own.add("classes", o.classes, {},
             "classifier: labels in the order of their classes; []: numbers from 0; vision: names of the folders ([]: "
-            "sorted) or labels in shards ([]: numbers from 0)");
+            "sorted)");
   });
 }
 

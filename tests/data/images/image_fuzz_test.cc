@@ -3,7 +3,6 @@
 
 #include "data/images/augmentation.h"
 #include "data/images/image_sources.h"
-#include "data/text/archives.h"
 #include "data/text/support.h"
 #include "fuzz.h"
 #include "image_files.h"
@@ -83,31 +82,6 @@ TEST_F(ImageFuzz, Pnm) {
   fuzz::against(
       material, 2000, [&](const std::string& input) { EXPECT_EQ(decode_image("x", input, 3).pixels.size() % 3, 0U); },
       kCampaigns);
-}
-
-std::string shard() {
-  const auto image = [](const std::string& name) { return tar_member(name, ppm(gradient(3, 2))); };
-  return tar_member("set/", "", '5') + image("set/a.ppm") + tar_member("set/a.cls", "3") +
-         tar_member("x", "23 path=set/long/b.ppm\n", 'x') + image("b.ppm") +
-         tar_member("././@LongLink", "set/long/b.json", 'L') + tar_member("b.json", "{\"label\": \"7\"}") +
-         image("c.png") + tar_member("c.txt", "9\n") + kTarEnd;
-}
-
-TEST_F(ImageFuzz, Shard) {
-  const fuzz::Material material{
-      .good = {shard(), tar_member("a.ppm", ppm(gradient(2, 2))) + tar_member("a.cls", "0") + kTarEnd},
-      .dictionary = {"00000000000", "77777777777", "00000000777", "ustar", "set/", ".cls", ".json", ".ppm", "../",
-                     std::string(1, '\0'), std::string(512, '\0'), tar_member("a.cls", "1"), "\x80",
-                     "path=", "size=", "10 path=a\n", "{\"label\": 1}"}};
-  const ImageReading reading{.size = 4, .channels = 3, .n_classes = 10};
-  for (const bool skip : {false, true}) {
-    ImageReading either = reading;
-    either.skip_bad = skip;
-    fuzz::against(
-        material, 600,
-        [&](const std::string& input) { use(*open_images({write("input.tar", with_tar_sums(input))}, either)); },
-        kCampaigns);
-  }
 }
 
 TEST_F(ImageFuzz, Idx) {

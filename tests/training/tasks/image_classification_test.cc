@@ -1,9 +1,8 @@
-// Classification of images in memory, and in shards that are read on demand.
+// Classification of images in memory, and in folders that are read on demand.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "data/text/archives.h"
 #include "folder_test.h"
 #include "headroom/models/classifier.h"
 #include "small_classes.h"
@@ -92,35 +91,30 @@ TEST(PictureClassification, NeedsFilesToValidateOn) {
   EXPECT_HAS(refusal(config), "data.validation: names no files");
 }
 
-// Shards of grey images of several sizes, whose brightest row encodes the label; one in the middle is damaged.
-config::Config shards(const tiny::Folder& folder, bool with_damage = false) {
+// A folder of grey images of several sizes, whose brightest row encodes the label; one can be damaged.
+config::Config in_folder(const tiny::Folder& folder, bool with_damage = false) {
   config::Config config = images_config(folder);
   Random random(2);
-  int number = 0;
-  for (const int count : {9, 20, 11}) {
-    std::string archive;
-    for (int i = 0; i < count; ++i, ++number) {
-      const auto label = static_cast<int>(random.below(3)), side = 4 + static_cast<int>(random.below(5));
-      std::string picture = with_damage && number == 17 ? "P5 x" : fmt::format("P5 {} {} 255\n", side, side);
-      for (int pixel = 0; pixel < side * side; ++pixel) {
-        picture += static_cast<char>(random.below(50) + (pixel / side * 4 / side == label ? 150 : 0));
-      }
-      archive += data::tar_member(fmt::format("{}.pgm", number), picture);
-      archive += data::tar_member(fmt::format("{}.cls", number), std::to_string(label));
+  for (int number = 0; number < 40; ++number) {
+    const auto label = static_cast<int>(random.below(3)), side = 4 + static_cast<int>(random.below(5));
+    std::string picture = with_damage && number == 17 ? "P5 x" : fmt::format("P5 {} {} 255\n", side, side);
+    for (int pixel = 0; pixel < side * side; ++pixel) {
+      picture += static_cast<char>(random.below(50) + (pixel / side * 4 / side == label ? 150 : 0));
     }
-    write_text_file(folder / fmt::format("{}.tar", number), archive + data::kTarEnd);
+    const std::filesystem::path of_class = folder / fmt::format("set/{}", label);
+    std::filesystem::create_directories(of_class);
+    write_text_file(of_class / fmt::format("{}.pgm", number), picture);
   }
-  config.data.train = config.data.validation = {(folder / "*.tar").string()};
+  config.data.train = config.data.validation = {(folder / "set").string()};
   config.data.augment_crop = 0.3;
   config.data.randaugment = 2;
   config.data.mixup = 0.4;
-  config.data.shuffle_buffer = 16;
   return config;
 }
 
-TEST(PicturesInShards, ContinueFromAnyPositionWithAnyThreads) {
+TEST(PicturesInFolders, ContinueFromAnyPositionWithAnyThreads) {
   const tiny::Folder folder;
-  config::Config config = shards(folder);
+  config::Config config = in_folder(folder);
   config.train.batch_size = 8;
   config.data.decode_threads = 1;
   expect_exact_positions(image_classification(), config, 12);
@@ -137,9 +131,9 @@ TEST(PicturesInShards, ContinueFromAnyPositionWithAnyThreads) {
 }
 
 // With several ranks, a rank's rows of a batch equal those of a single rank.
-TEST(PicturesInShards, RowsThatAreNotNeededStayEmpty) {
+TEST(PicturesInFolders, RowsThatAreNotNeededStayEmpty) {
   const tiny::Folder folder;
-  config::Config config = shards(folder);
+  config::Config config = in_folder(folder);
   config.train.batch_size = 8;
   const TaskData whole = image_classification().open(config, folder.path()),
                  part = image_classification().open(config, folder.path());
@@ -154,9 +148,9 @@ TEST(PicturesInShards, RowsThatAreNotNeededStayEmpty) {
   }
 }
 
-TEST(PicturesInShards, DamagedOnesStopOrAreLeftOut) {
+TEST(PicturesInFolders, DamagedOnesStopOrAreLeftOut) {
   const tiny::Folder folder;
-  config::Config config = shards(folder, /*with_damage=*/true);
+  config::Config config = in_folder(folder, /*with_damage=*/true);
   config.train.batch_size = 40;
   const auto model = models::make_model(config.model, 5);
   const std::string damage = "is a damaged PNM file";
@@ -177,9 +171,9 @@ TEST(PicturesInShards, DamagedOnesStopOrAreLeftOut) {
   EXPECT_EQ(data.validation->evaluate(*model, {.batch_size = 1}).predictions(), 39) << "an empty batch";
 }
 
-TEST(PicturesInShards, AreMixedWithTheirNeighbours) {
+TEST(PicturesInFolders, AreMixedWithTheirNeighbours) {
   const tiny::Folder folder;
-  config::Config config = shards(folder);
+  config::Config config = in_folder(folder);
   config.train.batch_size = 8;
   const models::Batch mixed = image_classification().open(config, folder.path()).training->next();
   config.data.mixup = 0.0;

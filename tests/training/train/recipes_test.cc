@@ -147,7 +147,6 @@ class TrainRecipes : public ::testing::Test {
     config::TokenizerOptions& tokenizer = config.tokenizer;
     at_most(config.data.generated_train, 20);
     at_most(config.data.generated_validation, 5);
-    at_most(config.data.shuffle_buffer, 4);
     std::vector<std::string> files = {text_};
     switch (m.kind) {
       case config::ModelKind::encoder_decoder:

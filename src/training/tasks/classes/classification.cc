@@ -21,8 +21,7 @@ class ClassTraining : public TrainingData {
         order_({.examples = examples_->size(),
                 .batch = config.train.batch_size,
                 .seed = seed_,
-                .length = [set = examples_.get()](std::int64_t i) { return set->length(i); },
-                .files = examples_->file_shuffle()},
+                .length = [set = examples_.get()](std::int64_t i) { return set->length(i); }},
                identity_) {}
 
   models::Batch next() override {

@@ -33,7 +33,7 @@ std::shared_ptr<const tokenizers::Tokenizer> sequence_tokenizer(const config::Co
 // Returns the examples that open_evaluation() of these tasks uses.
 data::LabelledSequences evaluation_sequences(const EvaluationRequest& request);
 
-// model.kind "vision": images in tar shards, folders, idx and CIFAR files (data/images/image_dataset.h). Training
+// model.kind "vision": images in folders, idx and CIFAR files (data/images/image_dataset.h). Training
 // batches are read, decoded, augmented and mixed while the previous step is computed. They depend only on train.seed
 // and the position, not on the number of threads or ranks.
 const Task& image_classification();
@@ -56,8 +56,6 @@ class ClassExamples {
   virtual models::Batch batch(std::span<const std::int64_t> examples) const = 0;
   // Returns batch() with augmentation.
   virtual models::Batch training_batch(const TrainingRows& rows) const { return batch(rows.examples); }
-  // How to shuffle if training reads runs of consecutive examples from files (data/tokens/example_order.h).
-  virtual data::FileShuffle file_shuffle() const { return {}; }
 };
 
 // Returns the figures of a classification task, with `judged_by` as the headline.

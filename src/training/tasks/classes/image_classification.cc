@@ -72,7 +72,6 @@ class ImageExamples : public ClassExamples {
         changed_(data::augmentation_options(config.data, config.model.image_channels)),
         plain_(changed_.without_changes()),
         mixup_(config.data.mixup),
-        shuffle_buffer_(config.data.shuffle_buffer),
         skip_bad_(config.data.skip_bad_rows),
         threads_(static_cast<std::size_t>(decode_threads(config.data))) {}
   ~ImageExamples() override {
@@ -86,10 +85,6 @@ class ImageExamples : public ClassExamples {
   std::int64_t size() const override { return dataset_->size(); }
   std::string identity() const override { return dataset_->identity(); }
   std::int64_t length(std::int64_t /*i*/) const override { return 0; }
-  data::FileShuffle file_shuffle() const override {
-    return shuffle_buffer_ > 0 ? data::FileShuffle{.sizes = dataset_->file_sizes(), .together = shuffle_buffer_}
-                               : data::FileShuffle{};
-  }
 
   // Leaves out images that cannot be read.
   models::Batch batch(std::span<const std::int64_t> examples) const override {
@@ -192,7 +187,6 @@ class ImageExamples : public ClassExamples {
   config::ModelOptions model_;
   data::Augmentation changed_, plain_;
   double mixup_;
-  std::int64_t shuffle_buffer_;
   bool skip_bad_;
   std::size_t threads_;
   mutable std::mutex mutex_;
@@ -202,18 +196,14 @@ class ImageExamples : public ClassExamples {
 std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files, const config::Config& config,
                                           std::string_view key) {
   if (files.empty()) {
-    user_error(
-        "{}: names no files; images are read from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
-        key);
+    user_error("{}: names no files; images are read from folders of PNG and JPEG files, or idx and CIFAR files", key);
   }
   const config::ModelOptions& model = config.model;
   return std::make_shared<ImageExamples>(data::open_images(files, {.size = model.image_size,
                                                                    .channels = model.image_channels,
                                                                    .n_classes = model.n_classes,
                                                                    .classes = config.data.classes,
-                                                                   .label_key = config.data.label_column,
-                                                                   .skip_bad = config.data.skip_bad_rows,
-                                                                   .threads = own_cores()}),
+                                                                   .skip_bad = config.data.skip_bad_rows}),
                                          config);
 }
 
