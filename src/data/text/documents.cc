@@ -69,22 +69,7 @@ class Collection {
 
 // Reads the members of an archive in one pass.
 void read_archive(const fs::path& path, const Wanted& wanted, Collection& into) {
-  const std::unique_ptr<ByteReader> bytes = open_bytes(path);
-  std::uint64_t read = 0;
-  TarReader archive(path.string(), [&](std::uint64_t at, std::span<char> out) {
-    constexpr std::uint64_t kSkippedAtOnce = std::uint64_t{1} << 20;
-    while (read < at) {
-      std::string skipped(std::min(kSkippedAtOnce, at - read), '\0');
-      const std::size_t got = read_full(*bytes, skipped);
-      read += got;
-      if (got < skipped.size()) {
-        return std::size_t{0};
-      }
-    }
-    const std::size_t got = read_full(*bytes, out);
-    read += got;
-    return got;
-  });
+  TarReader archive(path);
   std::size_t members = 0;
   while (const std::optional<TarMember> member = archive.next()) {
     if (++members > kMostFiles) {

@@ -15,6 +15,7 @@ namespace headroom::data {
 namespace {
 
 constexpr std::size_t kTarBlock = 512;  // bytes; headers and contents begin at multiples of this
+constexpr std::size_t kReadAtOnce = std::size_t{64} << 10;
 using TarHeader = std::array<char, kTarBlock>;
 
 std::string_view field(const TarHeader& header, std::size_t begin, std::size_t length) {
@@ -70,12 +71,26 @@ std::string pax_path(const std::string& archive, std::string_view lines) {
 
 }  // namespace
 
-std::optional<TarMember> TarReader::read_header() {
-  TarHeader header;
-  if (const std::size_t got = read_(at_, header); got < kTarBlock) {
-    user_error("{}: is truncated: the archive ends at byte {} without an end mark", archive_, at_ + got);
+std::size_t TarReader::read(std::span<char> out) {
+  const std::size_t got = read_full(*bytes_, out);
+  at_ += got;
+  return got;
+}
+
+void TarReader::skip_content() {
+  for (std::array<char, kReadAtOnce> skipped; at_ < next_;) {
+    if (read(std::span(skipped).first(std::min<std::uint64_t>(skipped.size(), next_ - at_))) == 0) {
+      return;  // the missing header is reported
+    }
   }
-  headers_.update(std::string_view(header.data(), header.size()));
+}
+
+std::optional<TarMember> TarReader::read_header() {
+  skip_content();
+  TarHeader header;
+  if (read(header) < kTarBlock) {
+    user_error("{}: is truncated: the archive ends at byte {} without an end mark", archive_, at_);
+  }
   if (std::all_of(header.begin(), header.end(), [](char c) { return c == '\0'; })) {
     return std::nullopt;
   }
@@ -85,17 +100,16 @@ std::optional<TarMember> TarReader::read_header() {
     sum += i >= kSum && i < kSum + kSumLength ? static_cast<unsigned char>(' ') : static_cast<unsigned char>(header[i]);
   }
   if (octal(field(header, kSum, kSumLength)) != sum) {
-    user_error("{}: not a tar archive or damaged: bad checksum in the header at byte {}", archive_, at_);
+    user_error("{}: not a tar archive or damaged: bad checksum in the header at byte {}", archive_, at_ - kTarBlock);
   }
-  TarMember member{
-      .name = without_control_characters(name_of(header)), .begin = at_ + kTarBlock, .type = header[kType]};
+  TarMember member{.name = without_control_characters(name_of(header)), .type = header[kType]};
   const auto size = octal(field(header, 124, 12));
   if (!size) {
     user_error("{}: the size of member {} is not a number", archive_, member.name);
   }
   member.size = *size;
   const bool has_content = member.type < '1' || member.type > '6';
-  at_ = member.begin + (has_content ? round_up(member.size, kTarBlock) : 0);
+  next_ = at_ + (has_content ? round_up(member.size, kTarBlock) : 0);
   return member;
 }
 
@@ -117,8 +131,8 @@ std::optional<TarMember> TarReader::next() {
       continue;
     }
     if (member->size > kLongestName) {
-      user_error("{}: the header of the member at byte {} has {} bytes, more than {}", archive_, member->begin,
-                 member->size, kLongestName);
+      user_error("{}: the header of the member at byte {} has {} bytes, more than {}", archive_, at_, member->size,
+                 kLongestName);
     }
     const std::string bytes = content(*member);
     long_name = member->type == 'x' ? pax_path(archive_, bytes) : bytes.substr(0, bytes.find('\0'));
@@ -127,15 +141,12 @@ std::optional<TarMember> TarReader::next() {
 }
 
 std::string TarReader::content(const TarMember& member) {
-  constexpr std::size_t kAtOnce = std::size_t{1} << 20;  // a corrupt size must not allocate memory
   std::string bytes;
-  while (bytes.size() < member.size) {
-    const std::size_t before = bytes.size(), wanted = std::min<std::uint64_t>(kAtOnce, member.size - before);
+  while (bytes.size() < member.size) {  // grows with the data present: a corrupt size must not allocate memory
+    const std::size_t before = bytes.size(), wanted = std::min<std::uint64_t>(kReadAtOnce, member.size - before);
     bytes.resize(before + wanted);
-    const std::size_t got = read_(member.begin + before, std::span(bytes).subspan(before));
-    if (got < wanted) {
-      user_error("{}: is truncated: {} has {} bytes from byte {} on, but the archive ends at byte {}", archive_,
-                 member.name, member.size, member.begin, member.begin + before + got);
+    if (read(std::span(bytes).subspan(before)) < wanted) {
+      user_error("{}: is truncated: the archive ends at byte {}, inside {}", archive_, at_, member.name);
     }
   }
   return bytes;
