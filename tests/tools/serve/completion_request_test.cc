@@ -52,6 +52,17 @@ TEST(CompletionRequest, TakesAnySeedOf64Bits) {
   EXPECT_EQ(refused_field(R"({"prompt": "a", "seed": 18446744073709551616})"), "seed");
 }
 
+TEST(CompletionRequest, TakesValuesThatChangeNothing) {
+  EXPECT_EQ(refused_field(R"({"prompt": "a", "suffix": "", "min_p": 0.0, "repetition_penalty": 1, "min_tokens": 0,
+                              "ignore_eos": false, "stop_token_ids": [], "logit_bias": {}, "presence_penalty": 0,
+                              "frequency_penalty": null, "best_of": 1, "top_k": -1})"),
+            "nothing");
+  for (const std::string other : {"suffix\": \"b\"", "min_p\": 0.1", "repetition_penalty\": 1.1", "min_tokens\": 1",
+                                  "ignore_eos\": true", "ignore_eos\": 0", "stop_token_ids\": [1]", "top_k\": -2"}) {
+    EXPECT_EQ(refused_field("{\"prompt\": \"a\", \"" + other + "}"), other.substr(0, other.find('"')));
+  }
+}
+
 TEST(CompletionRequest, NamesTheFieldThatItRefuses) {
   EXPECT_EQ(refused_field(R"({"prompt": "a"})"), "nothing");
   for (const std::string number : {"\"1\"", "true", "[]", "{}", "-1", "1e300", "99999999999999999999", "129"}) {

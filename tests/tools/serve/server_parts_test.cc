@@ -55,12 +55,22 @@ TEST(RequestHead, DiscardsUnusedHeaders) {
   EXPECT_EQ(checked_head("GET / HTTP/1.0\r\n\r\n"), "GET / HTTP/1.0\r\n\r\n");
 }
 
+TEST(RequestHead, ATargetInAbsoluteFormIsAPathOfItsHost) {
+  const auto target = [](const std::string& of) {
+    return checked_head("GET " + of + " HTTP/1.1\r\nHost: x:80\r\n\r\n");
+  };
+  EXPECT_EQ(target("http://X:80/a?b"), target("/a?b"));
+  EXPECT_EQ(target("HTTP://x:80"), target("/"));
+  EXPECT_EQ(target("http://x:80?b"), target("/?b"));
+  EXPECT_THROW(target("http://y:80/"), ApiError);
+}
+
 TEST(RequestHead, MustBeUnambiguous) {
   using namespace std::string_literals;
   for (const std::string& headers :
        {""s, "Host: x\r\nHost: y\r\n"s, "Host: x\r\nTransfer-Encoding : chunked\r\n"s, "Host: x\r\nX: a\r\n b: c\r\n"s,
         "Host: x\r\n folded\r\n"s, "Host: x\r\nX: a\rb\r\n"s, "Host: x\r\nX: a\0b\r\n"s, "Host: x\nX: y\r\n"s,
-        "Host: x\r\n: y\r\n"s, "Host: x\r\nno header\r\n"s}) {
+        "Host: x\r\n: y\r\n"s, "Host: x\r\nno header\r\n"s, "Host: x\r\nContent-Type: a\r\ncontent-type: a\r\n"s}) {
     EXPECT_THROW(checked_head("GET / HTTP/1.1\r\n" + headers + "\r\n"), ApiError) << headers;
   }
 }

@@ -92,20 +92,19 @@ std::optional<std::int64_t> seed_of(const SortedJson* value) {
                                      : value->get<std::int64_t>();
 }
 
-// Checks the fields for which only the neutral value is supported.
+// Checks the fields of this API and its relatives for which only the value that changes nothing is supported.
 void check_neutral(JsonFields& fields, const CompletionRequest& request) {
-  for (const char* penalty : {"presence_penalty", "frequency_penalty"}) {
-    if (const SortedJson* value = fields.take(penalty); value != nullptr && !(value->is_number() && *value == 0)) {
-      refuse(400, "unsupported_parameter", penalty, "{}: only 0 is supported, got {}", penalty, describe(*value));
+  const std::pair<const char*, SortedJson> neutral[] = {
+      {"presence_penalty", 0},   {"frequency_penalty", 0},
+      {"repetition_penalty", 1}, {"min_p", 0},
+      {"min_tokens", 0},         {"suffix", ""},
+      {"ignore_eos", false},     {"stop_token_ids", SortedJson::array()},
+      {"best_of", request.n},    {"logit_bias", SortedJson::object()}};
+  for (const auto& [name, only] : neutral) {
+    if (const SortedJson* value = fields.take(name); value != nullptr && *value != only) {
+      refuse(400, "unsupported_parameter", name, "{}: only {} is supported, got {}", name, only.dump(),
+             describe(*value));
     }
-  }
-  if (const SortedJson* value = fields.take("best_of"); value != nullptr && *value != SortedJson(request.n)) {
-    refuse(400, "unsupported_parameter", "best_of", "best_of: only n ({}) is supported, got {}", request.n,
-           describe(*value));
-  }
-  if (const SortedJson* value = fields.take("logit_bias");
-      value != nullptr && !(value->is_object() && value->empty())) {
-    refuse(400, "unsupported_parameter", "logit_bias", "logit_bias: not supported by this server");
   }
 }
 
@@ -122,7 +121,9 @@ CompletionRequest parse_completion_request(std::string_view body) {
   if (request.top_p == 0.0) {
     refuse_field("top_p", "must be above 0 and at most 1, got 0");
   }
-  request.top_k = fields.whole_number("top_k", 0, std::numeric_limits<std::int32_t>::max()).value_or(request.top_k);
+  // -1 means all tokens, as 0 does.
+  const auto top_k = fields.whole_number("top_k", -1, std::numeric_limits<std::int32_t>::max());
+  request.top_k = std::max<std::int64_t>(0, top_k.value_or(request.top_k));
   request.seed = seed_of(fields.take("seed"));
   request.n = fields.whole_number("n", 1, kMaxAnswers).value_or(request.n);
   request.stop = stops_of(fields.take("stop"));
@@ -140,8 +141,7 @@ CompletionRequest parse_completion_request(std::string_view body) {
   }
   check_neutral(fields, request);
   fields.text("user");  // identifies an end user to OpenAI; nothing depends on it here
-  fields.finish({"suffix", "min_p", "min_tokens", "repetition_penalty", "ignore_eos", "stop_token_ids",
-                 "prompt_logprobs", "messages", "max_completion_tokens", "response_format", "tools", "store",
+  fields.finish({"prompt_logprobs", "messages", "max_completion_tokens", "response_format", "tools", "store",
                  "metadata", "service_tier"});
   if (request.max_tokens == 0 && !request.echo) {
     refuse_field("max_tokens", "must be at least 1 without \"echo\": true, got 0");

@@ -1,5 +1,6 @@
 #include "connection.h"
 
+#include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -92,11 +94,38 @@ class Framing {
   int headers_ = 0;
 };
 
+// Turns a target in absolute form, "http://host/path", into "/path" (RFC 9112 3.2.2). Sets `host` to its host.
+std::string in_origin_form(std::string_view request_line, std::string& host) {
+  const std::size_t space = request_line.find(' ');
+  const std::string_view target = request_line.substr(std::min(space, request_line.size() - 1) + 1);
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (lower_case(target.substr(0, scheme.size())) == scheme) {
+      const std::string_view rest = target.substr(scheme.size());
+      const std::size_t end = std::min(rest.find_first_of("/? "), rest.size());
+      host = lower_case(rest.substr(0, end));
+      return std::string(request_line.substr(0, space + 1)) + (rest.substr(end).starts_with('/') ? "" : "/") +
+             std::string(rest.substr(end));
+    }
+  }
+  return std::string(request_line);
+}
+
+// Returns the size that the line before a chunk names, without its extensions; nullopt if it is not a hexadecimal
+// number. (httplib would take "0x3d", "+3d" and "-3d".)
+std::optional<std::size_t> chunk_size(std::string_view line) {
+  constexpr std::size_t kMostDigits = 8;
+  const std::string_view digits = trimmed(line.substr(0, line.find(';')));
+  std::size_t size = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), size, 16);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  return whole && digits.size() <= kMostDigits ? std::optional(size) : std::nullopt;
+}
+
 }  // namespace
 
 std::string checked_head(std::string_view head) {
-  std::string checked;
-  std::int64_t hosts = 0;
+  std::string checked, host, target_host;
+  std::int64_t hosts = 0, content_types = 0;
   Framing framing;
   bool http11 = false;
   for (bool request_line = true; !head.empty(); request_line = false) {
@@ -109,11 +138,15 @@ std::string checked_head(std::string_view head) {
     check_characters(line);
     if (request_line) {
       http11 = line.ends_with(" HTTP/1.1");
-      checked += with_end;
+      checked += in_origin_form(line, target_host) + "\r\n";
       continue;
     }
     const std::string name = line.empty() ? "" : header_name(line);
-    hosts += name == "host" ? 1 : 0;
+    if (name == "host") {
+      ++hosts;
+      host = lower_case(trimmed(line.substr(line.find(':') + 1)));
+    }
+    content_types += name == "content-type" ? 1 : 0;
     framing.add(name, line);
     if (name != "range" && name != "accept-encoding") {
       checked += with_end;
@@ -121,6 +154,12 @@ std::string checked_head(std::string_view head) {
   }
   if (hosts > 1 || (http11 && hosts == 0)) {
     refuse_head("must have one Host header");
+  }
+  if (content_types > 1) {
+    refuse_head("must have one Content-Type, not several of them");
+  }
+  if (!target_host.empty() && hosts == 1 && target_host != host) {
+    refuse_head("the target and the Host header must name one host");
   }
   return checked;
 }
@@ -154,6 +193,47 @@ bool Connection::await_request() {
   buffer_.replace(0, size, head);
   allowance_ = head.size() + kChunkingFactor * limits_.body + kChunkingBytes;
   http11_ = head.substr(0, head.find('\r')).ends_with(" HTTP/1.1");
+  head_left_ = head.size();
+  chunk_left_ = 0;
+  chunked_ = lower_case(head).find("\ntransfer-encoding:") != std::string::npos;
+  return true;
+}
+
+std::optional<std::string> Connection::take_line() {
+  constexpr std::size_t kLongest = 4096;
+  std::size_t end = std::string::npos;
+  while ((end = buffer_.find('\n', begin_)) == std::string::npos) {
+    if (buffered() > kLongest || !wait_for(POLLIN, reading_) || !fill()) {
+      return std::nullopt;
+    }
+  }
+  const std::string line = buffer_.substr(begin_, end - begin_);
+  allowance_ -= std::min(allowance_, line.size() + 1);
+  buffer_.erase(0, end + 1);
+  begin_ = 0;
+  const bool whole = line.ends_with('\r') && allowance_ > 0;
+  return whole ? std::optional(line.substr(0, line.size() - 1)) : std::nullopt;
+}
+
+bool Connection::begin_chunk() {
+  const std::optional<std::string> line = take_line();
+  const std::optional<std::size_t> size = line ? chunk_size(*line) : std::nullopt;
+  if (!size) {
+    return false;
+  }
+  std::string begin = fmt::format("{:x}\r\n", *size);
+  if (*size == 0) {
+    for (std::optional<std::string> trailer = "x"; trailer != "";) {
+      if (!(trailer = take_line())) {
+        return false;
+      }
+    }
+    begin += "\r\n";
+    chunked_ = false;
+  }
+  buffer_.insert(0, begin);
+  allowance_ += begin.size();                                 // counted in the line that it replaces
+  chunk_left_ = begin.size() + (*size == 0 ? 0 : *size + 2);  // with the line end after the data
   return true;
 }
 
@@ -195,10 +275,17 @@ bool Connection::is_readable() const {
 }
 
 ssize_t Connection::read(char* to, std::size_t size) {
+  if (chunked_ && head_left_ == 0 && chunk_left_ == 0 && !begin_chunk()) {
+    return -1;
+  }
   if (allowance_ == 0 || (buffered() == 0 && (!wait_for(POLLIN, reading_) || !fill()))) {
     return -1;
   }
-  const std::size_t count = std::min({size, buffered(), allowance_});
+  std::size_t count = std::min({size, buffered(), allowance_});
+  if (std::size_t& left = head_left_ > 0 ? head_left_ : chunk_left_; left > 0) {
+    count = std::min(count, left);
+    left -= count;
+  }
   std::memcpy(to, buffer_.data() + begin_, count);
   begin_ += count;
   allowance_ -= count;

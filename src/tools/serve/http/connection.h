@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -76,14 +77,22 @@ class Connection final : public httplib::Stream {
   bool wait_for(short event, const Patience& patience) const;  // `event`: as in poll()
   bool fill();
   std::size_t buffered() const { return buffer_.size() - begin_; }
+  // Removes the next line from the buffer and returns it without its end; nullopt if it does not come, is too long or
+  // does not end in CR LF.
+  std::optional<std::string> take_line();
+  // Replaces the line before the next chunk by the chunk's size alone, and the trailer fields after the last chunk by
+  // nothing: httplib refuses both and reads signs as part of a size. Returns false if it is not a chunk.
+  bool begin_chunk();
 
   const int socket_;
   const ConnectionLimits& limits_;
   const ConnectionCounts& counts_;
   std::string buffer_;  // read from the socket; httplib has not read the part from begin_
   std::size_t begin_ = 0;
-  std::size_t allowance_ = 0;  // bytes of this request that may still be read
-  Patience reading_{};         // for the whole request
+  std::size_t allowance_ = 0;                   // bytes of this request that may still be read
+  bool chunked_ = false;                        // whether chunks of this request's body are still to be read
+  std::size_t head_left_ = 0, chunk_left_ = 0;  // bytes that httplib has not read of the head and of the current chunk
+  Patience reading_{};                          // for the whole request
   bool last_ = false, broken_ = false, http11_ = false;
 
   mutable std::mutex answer_mutex_;
@@ -92,8 +101,8 @@ class Connection final : public httplib::Stream {
 
 // Checks the head of a request, from the request line to the empty line, and returns it without the headers Range and
 // Accept-Encoding, because responses are sent whole and uncompressed. Throws ApiError (400) if a line does not end in
-// CR LF, contains a control character or is not "name: value", or if an HTTP/1.1 request does not have exactly one
-// Host.
+// CR LF, contains a control character or is not "name: value", if an HTTP/1.1 request does not have exactly one Host,
+// or if the target names another host. A target in absolute form is returned in origin form.
 std::string checked_head(std::string_view head);
 
 }  // namespace headroom::serve
