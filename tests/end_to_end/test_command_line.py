@@ -132,12 +132,12 @@ def test_papers(headroom):
 
 
 def test_cost_varies_a_key_and_draws(headroom, tmp_path):
-    plot = tmp_path / "heads.svg"
+    plot = tmp_path / "heads.html"
     names = ["mgk/lra_listops_softmax_h8", "mgk/lra_listops_mgk_h4"]
     rows = headroom.json("cost", *names, "--vary", "model.attention.n_heads=1,2", "--plot", plot)
     assert [row["name"] for row in rows] == [f"{name} n_heads={n}" for name in names for n in (1, 2)]
     assert rows[3] == headroom.json("cost", "mgk/lra_listops_mgk_h2")[0] | {"name": rows[3]["name"]}
-    assert plot.read_text().startswith("<svg") and "lra_listops_mgk_h4" in plot.read_text()
+    assert plot.read_text().startswith("<!doctype html>") and "lra_listops_mgk_h4" in plot.read_text()
     assert "--vary" in headroom.refusal("cost", *names, "--plot", plot)
     assert "--vary model.attention.n_heads" in headroom.refusal("cost", *names, "--vary", "model.attention.n_heads")
 

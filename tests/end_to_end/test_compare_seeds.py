@@ -46,7 +46,7 @@ def test_three_seeds(headroom, configs, tmp_path):
     text = headroom(*arguments(configs, tmp_path / "out", "--seeds", 3)).stdout
     assert re.search(r"\d ± \d", text) and "3 seeds" in text
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "class='reach" in page and "paired difference" in page
+    assert '"chart":"intervals"' in page and "paired difference" in page
 
 
 def test_interrupted_runs_have_no_figures(headroom, configs, tmp_path):

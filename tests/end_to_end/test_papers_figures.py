@@ -89,8 +89,8 @@ def test_mgk_figures_11_and_12_and_table_7(runs, recipe, components):
     shape, _ = tensor(tensors, "mixture.layer0.attention.keys")
     assert shape[:2] == [components, heads] and shape[3] == 32
     matrices = 1 if "smgk" in recipe else components  # shifted keys share their matrix
-    assert len(re.findall(r"<p class='name'>W_K\d of head", page)) == 2 * heads * matrices
-    assert len(re.findall(r"<p class='name'>keys \d of head", page)) == 2 * heads * components
+    assert len(re.findall(r'"title":"W_K\d of head', page)) == 2 * heads * matrices
+    assert len(re.findall(r'"title":"keys \d of head', page)) == 2 * heads * components
     for layer in found["mixture"].values():
         assert ("prior" in layer) == (components > 1)
         if components > 1:
@@ -111,7 +111,7 @@ def test_dcmha_figure_7_breaks_a_weight_down(runs):
             assert pair["key_place"] == int(words[words.index("--key") + 1])
             terms = [pair[term] for term in ("base", "query_low_rank", "query_gate", "key_low_rank", "key_gate")]
             assert [sum(of) for of in zip(*terms)] == pytest.approx(pair["after"], abs=1e-4)
-    assert page.count("W_k2 of the key, by head</p>") == 4  # two layers, two stages
+    assert page.count('W_k2 of the key, by head"') == 4  # two layers, two stages
 
 
 def test_dcmha_figure_8_shows_weights_before_and_after(runs):
@@ -144,7 +144,7 @@ def test_switchhead_figure_6_draws_induction_heads_and_stripes(runs):
     for length in found["induction"]["lengths"]:
         assert 0 < length["by_chance"]["prefix_matching"] < length["by_chance"]["copying"] <= 0.1
     assert re.search(r"head \d on repeated random tokens", page)
-    assert len(re.findall(r"<p class='name'>layer\d\.attention head \d: 0\.\d\d on key", page)) == 4
+    assert len(re.findall(r'"title":"layer\d\.attention head \d: 0\.\d\d on key', page)) == 4
     for layer in found["maps"].values():
         assert len(layer["stripe"]) == 2 and all(0 < one["weight"] <= 1 and one["key"] >= 1 and one["by_chance"] > 0 for one in layer["stripe"])
 
@@ -153,11 +153,11 @@ def test_mgk_figure_3_compares_half_the_heads(headroom, tmp_path):
     """The mixture costs less than its baseline with twice the heads, and the more so the more heads there are."""
     for baseline in ("softmax", "linear"):
         words = command_of("mgk", "Figure 3", "cost") if baseline == "softmax" else \
-            re.findall(r"`headroom (cost [^`]*)`", next(line for line in PAGE.splitlines() if "linear.svg" in line))[1].split()
-        words[words.index("--plot") + 1] = tmp_path / f"{baseline}.svg"
+            re.findall(r"`headroom (cost [^`]*)`", next(line for line in PAGE.splitlines() if "linear.html" in line))[1].split()
+        words[words.index("--plot") + 1] = tmp_path / f"{baseline}.html"
         costs = headroom.json(*words)
         assert len(costs) == 6 and all(baseline in one["name"] for one in costs[3:])
         for figure in ("parameters", "attention_macs"):
             saved = [other[figure] - own[figure] for own, other in zip(costs, costs[3:])]
             assert 0 < saved[0] < saved[1] < saved[2], (baseline, figure, saved)
-        assert (tmp_path / f"{baseline}.svg").read_text().startswith("<svg")
+        assert (tmp_path / f"{baseline}.html").read_text().startswith("<!doctype html>")

@@ -126,8 +126,8 @@ int run_cost(const CostOptions& options, const Program& program) {
     if (options.vary.empty()) {
       user_error("cost: --plot {}: needs --vary", options.plot);
     }
-    if (!options.plot.ends_with(".svg")) {
-      user_error("cost: --plot: must name an .svg file, got {}", printable(options.plot));
+    if (!options.plot.ends_with(".html")) {
+      user_error("cost: --plot: must name an .html file, got {}", printable(options.plot));
     }
     require_writable(options.plot, "cost: --plot");
   }
@@ -169,7 +169,7 @@ void add_cost(Program& program) {
       "Show parameters, multiply-accumulates and memory of models; resize one to match another.",
       "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost "
       "switchhead/wt103_262m --processes 8,64\n  headroom cost demo/dense_h8 --vary "
-      "model.attention.n_heads=2,4,8 --plot heads.svg\n  headroom cost mine.toml --time "
+      "model.attention.n_heads=2,4,8 --plot heads.html\n  headroom cost mine.toml --time "
       "2h\n  headroom cost demo/switchhead_h2 --match demo/dense_h8 > matched.toml\n  headroom cost --paper switchhead",
       [&program, options] { return run_cost(*options, program); });
   command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
@@ -191,7 +191,7 @@ void add_cost(Program& program) {
       ->needs(match);
   command.add_flag("--full", options->full, "with --match: print every key, not only those that differ from CONFIG")
       ->needs(match);
-  add_text(command, "--plot", options->plot, "FILE", "with --vary: SVG file to write, with the costs over the values");
+  add_text(command, "--plot", options->plot, "FILE", "with --vary: page to write, with the costs over the values");
   command
       .add_option("--processes", options->devices.ranks,
                   "numbers of ranks: show what a rank stores, computes and sends in a training step")

@@ -7,6 +7,7 @@
 
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
+#include "foundation/draw/page.h"
 #include "headroom/core/error.h"
 #include "training/cost/cost.h"
 
@@ -97,7 +98,7 @@ std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::V
   draw::LineChart parameters = chart("Parameters"), attention = chart("Attention MACs, per layer and sequence"),
                   step = chart("MACs of a training step");
   for (std::size_t i = 0; i < configs.size(); ++i) {
-    draw::Line line{.name = last_part(configs[i].first, '/'), .points = {}, .band = {}, .style = i % draw::kStyles};
+    draw::Line line{.name = last_part(configs[i].first, '/'), .points = {}, .band = {}, .style = static_cast<int>(i)};
     draw::Line parameters_line = line, attention_line = line, step_line = line;
     for (std::size_t j = 0; j < places.x.size(); ++j) {
       const config::Config& config = all[i * places.x.size() + j].second;
@@ -110,7 +111,13 @@ std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::V
     attention.lines.push_back(std::move(attention_line));
     step.lines.push_back(std::move(step_line));
   }
-  return draw::standalone({parameters, attention, step});
+  Json figures = Json::array();
+  for (const draw::LineChart* one : {&parameters, &attention, &step}) {
+    figures.push_back({{"figure", one->title}, {"remark", ""}, {"blocks", Json::array({block_of(*one)})}});
+  }
+  return draw::block_page({{"title", "Costs by " + variation.key},
+                           {"header", Json::array()},
+                           {"blocks", {{{"grid", std::move(figures)}}}}});
 }
 
 }  // namespace headroom::cli

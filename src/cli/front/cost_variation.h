@@ -14,7 +14,7 @@ namespace headroom::cli {
 std::vector<cost::NamedConfig> varied(const std::vector<cost::NamedConfig>& configs,
                                       const config::Variation& variation);
 
-// Returns an SVG of the parameters, the multiply-accumulates of attention (paper accounting) and those of a training
+// Returns a page with the parameters, the multiply-accumulates of attention (paper accounting) and those of a training
 // step against the values of the first config, with one line for each of `configs`; `all` are their variations.
 std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::Variation& variation,
                   const std::vector<cost::NamedConfig>& all);

@@ -1,5 +1,4 @@
-// Charts and heat maps as inline SVG without scripts. Colours and line styles come from the page's style sheet
-// (page.h), so that charts follow its light and dark schemes.
+// Charts and heat maps as data, which the page draws (page/charts.js).
 #pragma once
 
 #include <cstddef>
@@ -7,18 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "svg.h"
+#include "headroom/core/json.h"
 
 namespace headroom::draw {
 
 // Number of styles. A run has the same style, `style % kStyles`, and thus the same colour and line style in all charts.
-inline constexpr std::size_t kStyles = 8;
+// Style -1 - n is the line style n without its colour, for lines that stand for no run.
+inline constexpr int kStyles = 8;
 
-// Added to a style: the line style without its colour, for lines that stand for no run.
-inline constexpr std::size_t kNeutral = 128 * kStyles;
-
-// Maximum number of characters in a label; longer labels are shortened.
-inline constexpr std::size_t kNameRoom = 14;
+struct Point {
+  double x = 0.0, y = 0.0;
+};
 
 struct Spread {
   double x = 0.0, low = 0.0, high = 0.0;
@@ -28,7 +26,7 @@ struct Line {
   std::string name;
   std::vector<Point> points;  // x ascending
   std::vector<Spread> band;   // shaded area around the line; x ascending, or empty
-  std::size_t style = 0;
+  int style = 0;
   bool faint = false;  // thin and without a label, to accompany another line
   bool raw = false;    // with `faint`: the values behind a running mean, which a pointer does not show
   bool dots = true;    // a dot at each point, which must be a measurement
@@ -44,9 +42,9 @@ struct LineChart {
   std::string title, x_label;
   std::vector<Line> lines;
   YScale y = YScale::logarithmic;
-  bool end_values = false;            // append the last value to a line's label
-  std::size_t name_room = kNameRoom;  // maximum number of characters in a line's label
-  std::vector<std::string> x_names;   // labels at x = 0, 1, ... instead of numbers
+  bool end_values = false;           // append the last value to a line's label
+  std::size_t name_room = 14;        // maximum number of characters in a line's label
+  std::vector<std::string> x_names;  // labels at x = 0, 1, ... instead of numbers
 };
 
 struct Interval {
@@ -56,7 +54,7 @@ struct Interval {
 struct ScatterPoint {
   std::string name;
   Point at;
-  std::size_t style = 0;
+  int style = 0;
   std::optional<std::string> label = {};  // nullopt: the name
   std::optional<Interval> interval = {};  // an interval around at.y
 };
@@ -64,14 +62,14 @@ struct ScatterPoint {
 // A straight line, such as a power law.
 struct ScatterLine {
   Point from, to;
-  std::size_t style = 0;
+  int style = 0;
 };
 
 // Marks the horizontal distance between two lines, with a label.
 struct ScatterGap {
   Point from, to;  // equal y
   std::string text;
-  std::size_t style = 0;
+  int style = 0;
 };
 
 // Labelled points on logarithmic scales. Points with the same coordinates are drawn side by side.
@@ -86,7 +84,7 @@ struct IntervalRow {
   std::string name;
   double mean = 0.0, low = 0.0, high = 0.0;
   std::string text;  // the interval, formatted
-  std::size_t style = 0;
+  int style = 0;
 };
 
 // Means with intervals, one per row, along an axis that includes zero.
@@ -95,30 +93,13 @@ struct IntervalChart {
   std::vector<IntervalRow> rows;
 };
 
-// These functions return a chart as SVG. They omit points whose coordinates are not finite or, on a logarithmic scale,
-// not above 0. On a logarithmic scale the top may cut off the steep start of a curve (the first tenth of its x range).
-std::string line_chart(const LineChart& chart);
-std::string scatter_chart(const ScatterChart& chart);
-std::string interval_chart(const IntervalChart& chart);
+// Return a chart as a block of a page (page.h). The page omits points whose coordinates are not finite or, on a
+// logarithmic scale, not above 0. On a logarithmic scale the top may cut off the steep start of a curve.
+Json block_of(const LineChart& chart);
+Json block_of(const ScatterChart& chart);
+Json block_of(const IntervalChart& chart);
 
-// Returns a complete SVG file with the charts side by side under their titles. It includes the style sheet.
-std::string standalone(const std::vector<LineChart>& charts);
-
-// Returns a short line in a run's style, for legends and tables.
-std::string line_sample(std::size_t style);
-
-// Returns a bar for a table cell, in a run's style. `share` is its length as a fraction of the cell's width. Empty if
-// `share` is not finite.
-std::string small_bar(double share, std::size_t style);
-
-// Returns about `wanted` round numbers in [low, high].
-std::vector<double> linear_ticks(double low, double high, int wanted);
-// Returns 3 to about 8 round numbers in [low, high] for a logarithmic scale. Requires 0 < low < high.
-std::vector<double> logarithmic_ticks(double low, double high);
-
-// Heat maps of matrices: attention maps, routing weights, maps between heads.
-
-// A matrix in row-major order.
+// A matrix in row-major order: attention maps, routing weights, maps between heads.
 struct Cells {
   std::size_t rows = 0, columns = 0;
   std::vector<float> values;
@@ -141,13 +122,10 @@ struct HeatMap {
   double width = 480.0;  // in SVG user units
 };
 
-// Returns a heat map as SVG. Cells are square unless names or panels need more space. If there are more than
+// Returns a heat map as a block. Cells are square unless names or panels need more space. If there are more than
 // kMostShades rows or columns, neighbouring cells are merged, keeping the value with the largest magnitude. Throws
 // Error if the number of values does not match the shape.
 inline constexpr std::size_t kMostShades = 384;
-std::string heat_map(const HeatMap& map);
-
-// Returns an 8-bit greyscale PNG file. `shades` is row-major.
-std::string grey_png(std::size_t width, std::size_t height, const std::vector<unsigned char>& shades);
+Json block_of(const HeatMap& map);
 
 }  // namespace headroom::draw

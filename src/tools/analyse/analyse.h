@@ -24,7 +24,7 @@ namespace headroom::analyse {
 // A chart, table or heat map in the report.
 struct Figure {
   std::string caption, remark;  // plain text
-  std::string markup;           // HTML or SVG
+  Json blocks = Json::array();  // foundation/draw/page.h
   bool full_width = false;
 };
 

@@ -17,7 +17,6 @@
 #include "analyse.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/transformed.h"
-#include "foundation/draw/svg.h"
 #include "layers.h"
 #include "vocabulary.h"
 
@@ -188,7 +187,7 @@ class CircuitsAnalysis : public Analysis {
     InputBatch single;
     single.tokens = at::tensor(tokens, at::kLong).unsqueeze(1).to(runner.model().device());
     const at::Tensor x = after_first_mlp(runner, single), unembed = direct_logit_matrix(runner, /*through_norm=*/false);
-    std::string markup;
+    Json blocks = Json::array();
     for (const AttentionLayer& layer : runner.attention_layers()) {
       const std::string name = layer.name;
       Replacer replacer({name + ".o", name + ".value_sum", name + ".select.index", name + ".select.weight",
@@ -203,42 +202,40 @@ class CircuitsAnalysis : public Analysis {
       const at::Tensor written =
           head_outputs(runner, name, value.to(at::kFloat), routing_of(replacer, name)).squeeze(2);
       const at::Tensor logits = written.matmul(unembed).to(at::kCPU);  // [N, H, V]
-      markup += fmt::format("<details><summary>{}</summary>{}</details>\n", name,
-                            list_top(runner, name, tokens, logits, found));
+      blocks.push_back({{"details", name}, {"blocks", list_top(runner, name, tokens, logits, found)}});
     }
     found.figures.push_back({.caption = "value-output circuits",
                              .remark = "the most likely tokens when a head's value and output matrices alone are "
                                        "applied to a token (DCMHA, Eq. 12)",
-                             .markup = markup,
+                             .blocks = std::move(blocks),
                              .full_width = true});
   }
 
-  // An HTML table per head: for each token, the tokens with the highest logits. Also reports how often a token is among
+  // A table per head: for each token, the tokens with the highest logits. Also reports how often a token is among
   // its own top tokens.
-  static std::string list_top(const ModelRunner& runner, const std::string& layer,
-                              const std::vector<std::int64_t>& tokens, const at::Tensor& logits, Findings& found) {
+  static Json list_top(const ModelRunner& runner, const std::string& layer, const std::vector<std::int64_t>& tokens,
+                       const at::Tensor& logits, Findings& found) {
     const at::Tensor top = std::get<1>(logits.topk(std::min(kTopTokens, logits.size(2)), -1)).contiguous();
     const at::Tensor own = at::tensor(tokens, at::kLong).view({-1, 1, 1}).eq(top).any(-1).to(at::kDouble).mean(0);
     found.tensors[layer + ".top"] = top;
     Json& heads = found.metrics["ov"][layer];
-    std::string markup;
+    Json blocks = Json::array();
     for (std::int64_t h = 0; h < logits.size(1); ++h) {
       Json one = {{"head", h}, {"copies", own[h].item<double>()}};
-      std::vector<std::vector<std::string>> rows;
+      std::vector<std::vector<Json>> rows;
       for (std::size_t i = 0; i < tokens.size(); ++i) {
         const std::vector<std::string> to = token_texts(runner, top[static_cast<std::int64_t>(i)][h]);
         one["tokens"].push_back({{"token", runner.token_text(tokens[i])}, {"to", to}});
-        std::vector<std::string> escaped =
-            transformed(to, [&](const std::string& text) { return draw::escape(display_text(text)); });
-        rows.push_back({draw::escape(display_text(runner.token_text(tokens[i]))),
-                        fmt::format("{}", fmt::join(escaped, " \u00b7 "))});
+        rows.push_back({display_text(runner.token_text(tokens[i])),
+                        fmt::format("{}", fmt::join(transformed(to, display_text), " \u00b7 "))});
       }
       heads.push_back(std::move(one));
-      markup += fmt::format("<h4>{} {}: {:.0f}% of tokens are among their own top {}</h4>{}",
-                            routes_heads(runner.options().attention) ? "slot" : "head", h,
-                            100.0 * own[h].item<double>(), kTopTokens, html_table({"token", "top tokens"}, rows));
+      blocks.push_back({{"subheading", fmt::format("{} {}: {:.0f}% of tokens are among their own top {}",
+                                                   routes_heads(runner.options().attention) ? "slot" : "head", h,
+                                                   100.0 * own[h].item<double>(), kTopTokens)}});
+      blocks.push_back(table_of({"token", "top tokens"}, rows));
     }
-    return markup;
+    return blocks;
   }
 
   void show_gradients(const ModelRunner& runner, Findings& found) const {
@@ -289,7 +286,8 @@ class CircuitsAnalysis : public Analysis {
                          runner.model().options().routes()
                              ? fmt::format(" and jumps of up to {:.1e}, where the routing changes", largest_jump)
                              : ""),
-         .markup = heat_map_of({.title = "contributions of heads", .row_names = names, .column_label = "head"}, all)});
+         .blocks = Json::array(
+             {heat_map_of({.title = "contributions of heads", .row_names = names, .column_label = "head"}, all)})});
     const auto best = all.argmax().item<std::int64_t>();
     found.summary =
         fmt::format("largest contribution to \u201c{}\u201d (ln p = {:.3f}): {:.3f} by {} head {}; residual {:.1e}",

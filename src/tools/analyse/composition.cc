@@ -200,15 +200,16 @@ class CompositionAnalysis : public Analysis {
     found.figures.push_back(
         {.caption = stages_[stage] == "pre" ? "terms before the softmax" : "terms after the softmax",
          .remark = "mean absolute value of each term (DCMHA, Eq. 7) as a share of the layer's total",
-         .markup = heat_map_of({.title = "size of the terms",
-                                .row_names = names,
-                                .column_names = {"base", "q map", "q gate", "k map", "k gate"}},
-                               shares, /*full=*/1.0)});
+         .blocks = Json::array({heat_map_of({.title = "size of the terms",
+                                             .row_names = names,
+                                             .column_names = {"base", "q map", "q gate", "k map", "k gate"}},
+                                            shares, /*full=*/1.0)})});
     return all;
   }
 
   void draw_example(const ModelRunner& runner, const AttentionLayer& layer, Findings& found) const {
-    std::string markup, remark;
+    Json maps = Json::array();
+    std::string remark;
     const bool source = !first_.target.defined() || layer.encoder;
     const std::vector<std::string> queries =
         source ? token_texts(runner, first_.tokens[0], TextSide::source) : token_texts(runner, first_.target[0]);
@@ -232,43 +233,40 @@ class CompositionAnalysis : public Analysis {
         pair[std::string(kTerms[t])] = to_vector(example.columns.select(1, static_cast<std::int64_t>(t) + 1));
       }
       pair["after"] = to_vector(example.columns.select(1, 6));
-      markup += maps_of_pair(layer.name + "." + stage, stage, example, found) +
-                maps_along_sequence(layer.name + "." + stage, stage, example, {queries, keys}, found);
+      add_maps_of_pair(layer.name + "." + stage, stage, example, found, maps);
+      add_maps_along_sequence(layer.name + "." + stage, stage, example, {queries, keys}, found, maps);
       remark = fmt::format("query {} (the last token), key {} ({}); one colour for positive values, one for negative",
                            display_text(queries.back()), display_text(key_text), example.key);
     }
-    found.figures.push_back({.caption = layer.name,
-                             .remark = remark,
-                             .markup = "<div class='maps'>" + markup + "</div>",
-                             .full_width = true});
+    found.figures.push_back(
+        {.caption = layer.name, .remark = remark, .blocks = {{{"maps", std::move(maps)}}}, .full_width = true});
   }
 
   // The maps of DCMHA, Figure 7. Adds their tensors as "<name>.pair" and so on.
-  std::string maps_of_pair(const std::string& name, const std::string& stage, const StageExample& example,
-                           Findings& found) const {
+  void add_maps_of_pair(const std::string& name, const std::string& stage, const StageExample& example, Findings& found,
+                        Json& maps) const {
     found.tensors[name + ".pair"] = example.columns;
     found.tensors[name + ".query_map"] = example.map;
-    std::string markup = small_map({.title = stage + ": map from head to head",
-                                    .row_label = "from head",
-                                    .column_label = "to head",
-                                    .width = kTermMap},
-                                   example.map);
-    markup += small_map({.title = stage + ": the pair, by head",
-                         .column_names = {"before", "base", "q map", "q gate", "k map", "k gate", "after"},
-                         .row_label = "head",
-                         .width = kTermMap},
-                        example.columns);
+    maps.push_back(heat_map_of({.title = stage + ": map from head to head",
+                                .row_label = "from head",
+                                .column_label = "to head",
+                                .width = kTermMap},
+                               example.map));
+    maps.push_back(heat_map_of({.title = stage + ": the pair, by head",
+                                .column_names = {"before", "base", "q map", "q gate", "k map", "k gate", "after"},
+                                .row_label = "head",
+                                .width = kTermMap},
+                               example.columns));
     for (const auto& [factor, values] : {std::pair("W_k1", example.keys.in), std::pair("W_k2", example.keys.out)}) {
       if (values.defined()) {
-        markup += small_map(
-            {.title = fmt::format("{}: {} of the key, by head", stage, factor),
-             .row_label = "rank",
-             .column_label = "head",
-             .width = kTermMap},
-            values.select(1, example.key).view({options_.attention.of<config::CompositionOptions>().compose_rank, -1}));
+        maps.push_back(heat_map_of({.title = fmt::format("{}: {} of the key, by head", stage, factor),
+                                    .row_label = "rank",
+                                    .column_label = "head",
+                                    .width = kTermMap},
+                                   values.select(1, example.key)
+                                       .view({options_.attention.of<config::CompositionOptions>().compose_rank, -1})));
       }
     }
-    return markup;
   }
 
   struct TokenNames {
@@ -277,9 +275,8 @@ class CompositionAnalysis : public Analysis {
 
   // The maps of DCMHA, Figure 8: attention of the last query before and after composition, and the factors of each
   // side.
-  std::string maps_along_sequence(const std::string& name, const std::string& stage, const StageExample& example,
-                                  const TokenNames& tokens, Findings& found) const {
-    std::string markup;
+  void add_maps_along_sequence(const std::string& name, const std::string& stage, const StageExample& example,
+                               const TokenNames& tokens, Findings& found, Json& maps) const {
     const char* const what = stage == "pre" ? "scores" : "weights";
     const auto add = [&](const std::string& tensor, const std::string& title, const at::Tensor& values,
                          const char* rows, const std::vector<std::string>& columns, const char* side) {
@@ -292,7 +289,7 @@ class CompositionAnalysis : public Analysis {
         std::ranges::transform(columns, std::back_inserter(map.column_names),
                                [](const std::string& text) { return display_text(text); });
       }
-      markup += small_map(map, values);
+      maps.push_back(heat_map_of(map, values));
     };
     add("query_before", fmt::format("{} of the last query before composition", what), example.before, "head",
         tokens.keys, "key");
@@ -302,7 +299,6 @@ class CompositionAnalysis : public Analysis {
     add("key_outputs", "W_k2 of each key", example.keys.out, "rank and head", tokens.keys, "key");
     add("query_factors", "W_q1 of each query", example.query.in, "rank and head", tokens.queries, "query");
     add("query_outputs", "W_q2 of each query", example.query.out, "rank and head", tokens.queries, "query");
-    return markup;
   }
 
   ModelRunner runner_;

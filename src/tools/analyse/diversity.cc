@@ -207,10 +207,10 @@ class DiversityAnalysis : public Analysis {
     found.figures.push_back({.caption = "cumulative captured variance",
                              .remark = "principal components of the concatenated matrices of all heads, mean over "
                                        "layers; a lower curve means more diverse heads",
-                             .markup = draw::line_chart(chart)});
+                             .blocks = Json::array({block_of(chart)})});
     found.figures.push_back({.caption = "by layer",
                              .remark = "diversity is 0 if all heads are equal, 1 if they are orthogonal",
-                             .markup = table_of(found.metrics.at("layers"))});
+                             .blocks = Json::array({table_of_layers(found.metrics.at("layers"))})});
     found.summary = fmt::format("principal components for 90% of the variance: {} of W_Q W_K^T, {} of W_V W_O",
                                 found.metrics["mean"]["qk"]["components_for_90_percent"].get<int>(),
                                 found.metrics["mean"]["ov"]["components_for_90_percent"].get<int>());
@@ -221,7 +221,7 @@ class DiversityAnalysis : public Analysis {
   static constexpr const char* kNames[2] = {"qk", "ov"};
 
   static draw::Line line_of(int which, const at::Tensor& curve) {
-    draw::Line line{.name = kNames[which], .points = {}, .band = {}, .style = static_cast<std::size_t>(which)};
+    draw::Line line{.name = kNames[which], .points = {}, .band = {}, .style = which};
     const std::vector<double> all = to_vector(curve);
     const std::size_t step = std::max<std::size_t>(1, all.size() / kMostPoints);
     for (std::size_t i = 0; i < all.size(); i += step) {
@@ -230,10 +230,10 @@ class DiversityAnalysis : public Analysis {
     return line;
   }
 
-  static std::string table_of(const Json& layers) {
-    std::vector<std::vector<std::string>> rows;
+  static Json table_of_layers(const Json& layers) {
+    std::vector<std::vector<Json>> rows;
     for (const auto& [name, both] : layers.items()) {
-      std::vector<std::string> row = {layer_of(name)};
+      std::vector<Json> row = {layer_of(name)};
       for (const char* which : kNames) {
         const Json& size = both.at(which).at("diversity");
         row.push_back(size.is_null() ? "\u2013" : fmt::format("{:.3f}", size.get<double>()));
@@ -241,7 +241,7 @@ class DiversityAnalysis : public Analysis {
       }
       rows.push_back(std::move(row));
     }
-    return html_table({"layer", "QK diversity", "QK for 90%", "OV diversity", "OV for 90%"}, rows);
+    return table_of({"layer", "QK diversity", "QK for 90%", "OV diversity", "OV for 90%"}, rows);
   }
 };
 

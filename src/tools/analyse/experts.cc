@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "analyse.h"
+#include "foundation/core/ceil_div.h"
 #include "foundation/core/transformed.h"
 #include "foundation/draw/charts.h"
-#include "foundation/draw/svg.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
@@ -272,13 +272,13 @@ class ExpertsAnalysis : public Analysis {
   Figure load_curves(const std::string& kind, const std::vector<std::string>& names) const {
     draw::LineChart chart{.title = "load by expert", .x_label = "experts by load", .lines = {}};
     chart.y = draw::YScale::from_zero;
-    const std::size_t step = (names.size() + draw::kStyles - 1) / draw::kStyles;
+    const std::size_t step = ceil_div(names.size(), std::size_t{draw::kStyles});
     for (std::size_t i = 0; i < names.size(); i += step) {
       const at::Tensor& count = routers_.at(names[i]).count;
       std::vector<double> loads = to_vector(100.0 * count / count.sum().clamp_min(1.0));
       std::ranges::sort(loads, std::greater<>());
       draw::Line line{.name = layer_name(names[i]), .points = {}, .band = {}};
-      line.style = i / step;
+      line.style = static_cast<int>(i / step);
       for (std::size_t x = 0; x < loads.size(); ++x) {
         line.points.push_back({static_cast<double>(x + 1), loads[x]});
       }
@@ -286,7 +286,7 @@ class ExpertsAnalysis : public Analysis {
     }
     return {.caption = kind + ": load by expert",
             .remark = "per cent of a layer's routed tokens, experts in decreasing order of load",
-            .markup = draw::line_chart(chart)};
+            .blocks = Json::array({block_of(chart)})};
   }
 
   // Extracts "encoder.layer3" from "encoder.layer3.attention.select_in".
@@ -304,29 +304,29 @@ class ExpertsAnalysis : public Analysis {
     }
     return {.caption = kind + ": load of each expert",
             .remark = "share of the tokens routed within its head; one row per layer, experts grouped by head",
-            .markup = heat_map_of({.title = "load of each expert", .row_names = row_names, .column_label = "expert"},
-                                  at::stack(rows))};
+            .blocks = Json::array({heat_map_of(
+                {.title = "load of each expert", .row_names = row_names, .column_label = "expert"}, at::stack(rows))})};
   }
 
   // The word tables of MoA, Table 4, one per router.
   void draw_tables(Findings& found) const {
-    std::string markup;
+    Json blocks = Json::array();
     for (const auto& [name, router] : routers_) {
-      std::vector<std::vector<std::string>> rows;
+      std::vector<std::vector<Json>> rows;
       for (const Json& one : found.metrics.at(name).at("experts")) {
         rows.push_back({fmt::format("{}.{}", one.at("head").get<int>(), one.at("expert").get<int>()),
                         fmt::format("{:.1f}%", 100.0 * one.at("share").get<double>()),
                         fmt::format("{:.2f}", one.at("mean_gate").get<double>()), main_kind(one),
                         listed(one.at("words_by_pmi"), "word"), listed(one.at("tokens"), "token")});
       }
-      markup += fmt::format("<details{}><summary>{}</summary>{}</details>", markup.empty() ? " open" : "", name,
-                            html_table({"head.expert", "load", "mean gate", "kind", "words", "tokens"}, rows));
+      Json table = table_of({"head.expert", "load", "mean gate", "kind", "words", "tokens"}, rows);
+      blocks.push_back({{"details", name}, {"open", blocks.empty()}, {"blocks", Json::array({std::move(table)})}});
     }
     found.figures.push_back({.caption = "tokens and words of each expert",
                              .remark = fmt::format("words by pointwise mutual information, if routed to the expert at "
                                                    "least {:.0f} times; tokens by frequency",
                                                    kMinCount),
-                             .markup = markup,
+                             .blocks = std::move(blocks),
                              .full_width = true});
   }
 
@@ -346,7 +346,7 @@ class ExpertsAnalysis : public Analysis {
 
   static std::string listed(const Json& list, const char* key) {
     const std::vector<std::string> texts =
-        transformed(list, [&](const Json& one) { return draw::escape(display_text(one.at(key).get<std::string>())); });
+        transformed(list, [&](const Json& one) { return display_text(one.at(key).get<std::string>()); });
     return fmt::format("{}", fmt::join(texts, " \u00b7 "));
   }
 

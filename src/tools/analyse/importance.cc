@@ -95,17 +95,19 @@ class ImportanceAnalysis : public Analysis {
         largest = rise;
       }
     }
-    std::vector<std::vector<std::string>> rows;
+    std::vector<std::vector<Json>> rows;
     for (const AttentionLayer& layer : runner.attention_layers()) {
       const double rise = found.metrics["rise"][layer.name];
-      rows.push_back({layer_of(layer.name), fmt::format("{:.4f}", loss + rise), fmt::format("{:+.4f}", rise),
-                      draw::small_bar(largest > 0.0 ? rise / largest : 0.0, 0)});
+      rows.push_back({layer_of(layer.name),
+                      fmt::format("{:.4f}", loss + rise),
+                      fmt::format("{:+.4f}", rise),
+                      {{"text", ""}, {"bar", {largest > 0.0 ? rise / largest : 0.0, 0}}}});
     }
     found.figures.push_back(
         {.caption = "importance of composition by layer",
          .remark = fmt::format("the loss of {} tokens, {:.4f}, if one layer composes its heads by its fixed map alone",
                                tokens_, loss),
-         .markup = html_table({"layer", "loss", "rise", "rise as a share of the largest"}, rows)});
+         .blocks = Json::array({table_of({"layer", "loss", "rise", "rise as a share of the largest"}, rows)})});
     found.summary =
         fmt::format("the loss, {:.4f}, rises most without the dynamic terms of {}: by {:+.4f}", loss, most, largest);
     return found;

@@ -170,7 +170,7 @@ class InductionAnalysis : public Analysis {
     found.tensors[fmt::format("prefix_matching.{}", n)] = prefix;
     found.tensors[fmt::format("copying.{}", n)] = copy;
     Json ranked = Json::array();
-    std::vector<std::vector<std::string>> rows;
+    std::vector<std::vector<Json>> rows;
     for (std::size_t i = 0; i < heads.size(); ++i) {
       const HeadScores& head = heads[i];
       ranked.push_back({{"rank", i + 1},
@@ -191,10 +191,11 @@ class InductionAnalysis : public Analysis {
                                         {"heads", std::move(ranked)}});
     const std::string back = fmt::format(", distance {}", n);
     const auto figure = [&](const std::string& caption, const char* remark, double chance, const at::Tensor& values) {
-      found.figures.push_back({.caption = caption + back,
-                               .remark = fmt::format("{}; by chance {:.3f}", remark, chance),
-                               .markup = heat_map_of({.title = caption, .row_names = names, .column_label = "head"},
-                                                     values, /*full=*/1.0)});
+      found.figures.push_back(
+          {.caption = caption + back,
+           .remark = fmt::format("{}; by chance {:.3f}", remark, chance),
+           .blocks = Json::array({heat_map_of({.title = caption, .row_names = names, .column_label = "head"}, values,
+                                              /*full=*/1.0)})});
     };
     figure("prefix matching", "attention to the token after the previous occurrence of the current one", prefix_chance,
            prefix);
@@ -204,7 +205,7 @@ class InductionAnalysis : public Analysis {
                              .remark = fmt::format("{} sequences of {} random tokens, repeated once; prefix matching "
                                                    "by chance: equal weights on all tokens so far",
                                                    kSequences, n),
-                             .markup = html_table({"head", "prefix matching", "copying"}, rows)});
+                             .blocks = Json::array({table_of({"head", "prefix matching", "copying"}, rows)})});
     show_best(runner, heads.front(), back, found);
     if (heads.front().prefix > best_.prefix || best_tokens_ == 0) {
       best_ = heads.front();
@@ -221,8 +222,8 @@ class InductionAnalysis : public Analysis {
         {.caption = fmt::format("{} head {} on repeated random tokens{}", best.layer, best.head, back),
          .remark = fmt::format("an induction head shows a line one key to the right of the first half's diagonal; {}",
                                kAttentionShades),
-         .markup =
-             attention_map({.title = "the best head's map", .row_label = "query", .column_label = "key"}, weights)});
+         .blocks = Json::array(
+             {attention_map({.title = "the best head's map", .row_label = "query", .column_label = "key"}, weights)})});
   }
 
   std::map<std::string, InductionSums, std::less<>> sums_;

@@ -7,20 +7,10 @@
 
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
-#include "foundation/draw/svg.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
 namespace headroom::analyse {
-
-namespace {
-
-// Accepts "0.25", "-3", "12.5%", and "\u2013" for an unknown number.
-bool is_number(std::string_view cell) {
-  return cell == "\u2013" || cell.find_first_not_of("0123456789.-+%") == std::string_view::npos;
-}
-
-}  // namespace
 
 void stop_if_interrupted() {
   if (interrupted()) {
@@ -192,14 +182,10 @@ std::string display_text(std::string_view token) {
   return blank ? std::string("\u2423") : text.front() == ' ' ? text.substr(1) : text;
 }
 
-std::string heat_map_of(draw::HeatMap map, const at::Tensor& values, double full) {
+Json heat_map_of(draw::HeatMap map, const at::Tensor& values, double full) {
   map.cells = cells_of(values);
   map.shade.full = full > 0.0 ? full : values.abs().max().item<double>();
-  return draw::heat_map(map);
-}
-
-std::string small_map(const draw::HeatMap& map, const at::Tensor& values, double full) {
-  return fmt::format("<div><p class='name'>{}</p>{}</div>\n", draw::escape(map.title), heat_map_of(map, values, full));
+  return block_of(map);
 }
 
 at::Tensor shade_end(const at::Tensor& weights) {
@@ -209,32 +195,14 @@ at::Tensor shade_end(const at::Tensor& weights) {
   return place == 0 ? at::zeros({}) : std::get<0>(seen.kthvalue(place));
 }
 
-std::string attention_map(draw::HeatMap map, const at::Tensor& weights) {
+Json attention_map(draw::HeatMap map, const at::Tensor& weights) {
   map.cells = cells_of(weights);
   map.shade = {.full = shade_end(weights).item<double>(), .power = 0.5};
-  return draw::heat_map(map);
+  return block_of(map);
 }
 
-std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::string_view> kinds(head.size());
-  for (const std::vector<std::string>& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      kinds[i] = is_number(row[i]) ? kinds[i] : " class='text'";
-    }
-  }
-  std::string markup = "<div class='scroll'><table><thead><tr>";
-  for (std::size_t i = 0; i < head.size(); ++i) {
-    markup += fmt::format("<th scope='col'{}>{}</th>", kinds[i], draw::escape(head[i]));
-  }
-  markup += "</tr></thead><tbody>\n";
-  for (const std::vector<std::string>& row : rows) {
-    markup += "<tr>";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      markup += fmt::format("<td{}>{}</td>", kinds[i], row[i]);
-    }
-    markup += "</tr>\n";
-  }
-  return markup + "</tbody></table></div>";
+Json table_of(const std::vector<std::string>& head, const std::vector<std::vector<Json>>& rows) {
+  return {{"table", {{"columns", head}, {"rows", rows}}}};
 }
 
 }  // namespace headroom::analyse

@@ -84,18 +84,16 @@ std::vector<std::string> token_texts(const ModelRunner& runner, const at::Tensor
 // Formats a token as a label: without its leading blank, with symbols for line ends and tabs.
 std::string display_text(std::string_view token);
 
-// Draws a matrix. The colour scale ends at `full`; 0: at the largest absolute value.
-std::string heat_map_of(draw::HeatMap map, const at::Tensor& values, double full = 0.0);
-// The same under its title, for a grid of maps.
-std::string small_map(const draw::HeatMap& map, const at::Tensor& values, double full = 0.0);
+// Draws a matrix as a block of the page. The colour scale ends at `full`; 0: at the largest absolute value.
+Json heat_map_of(draw::HeatMap map, const at::Tensor& values, double full = 0.0);
 // The weight at which the shades of an attention map end, a scalar: 0.5% of the weights that are not 0 are larger. The
 // largest are those of the first queries, beside which a stripe would be pale.
 at::Tensor shade_end(const at::Tensor& weights);
 // Draws attention weights, whose shades follow the square root, so that faint structure remains visible.
-std::string attention_map(draw::HeatMap map, const at::Tensor& weights);
+Json attention_map(draw::HeatMap map, const at::Tensor& weights);
 inline constexpr std::string_view kAttentionShades =
     "shades follow the square root of a weight and end where 0.5% of the weights are larger";
-// An HTML table. Cells are markup; numeric columns are right-aligned.
-std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
+// A block with a table.
+Json table_of(const std::vector<std::string>& head, const std::vector<std::vector<Json>>& rows);
 
 }  // namespace headroom::analyse

@@ -6,7 +6,6 @@
 
 #include "analyse.h"
 #include "foundation/core/text/format.h"
-#include "foundation/draw/svg.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
@@ -134,7 +133,7 @@ class MapsAnalysis : public Analysis {
     }
     std::ranges::stable_sort(heads, [](const auto& a, const auto& b) { return a.excess() > b.excess(); });
     heads.resize(std::min(heads.size(), kStripedHeads));
-    std::string markup = "<div class='maps'>";
+    Json shown = Json::array();
     for (const HeadStripe& one : heads) {
       const std::vector<std::string> keys =
           names(runner, *one.layer, /*queries=*/false, maps_.at(one.layer->name).size(2));
@@ -143,20 +142,19 @@ class MapsAnalysis : public Analysis {
       const std::string title =
           fmt::format("{} {} {}: {:.2f} on key {}{}", one.layer->name,
                       routes_heads(options_.attention) ? "slot" : "head", one.head, one.weight, one.key, token);
-      markup += fmt::format("<div><p class='name'>{}</p>{}</div>\n", draw::escape(title),
-                            attention_map({.title = title,
-                                           .row_names = row_names_of_small_map(runner, *one.layer),
-                                           .column_names = keys,
-                                           .row_label = "query",
-                                           .column_label = "key",
-                                           .width = kSmallMap},
-                                          maps_.at(one.layer->name)[one.head]));
+      shown.push_back(attention_map({.title = title,
+                                     .row_names = row_names_of_small_map(runner, *one.layer),
+                                     .column_names = keys,
+                                     .row_label = "query",
+                                     .column_label = "key",
+                                     .width = kSmallMap},
+                                    maps_.at(one.layer->name)[one.head]));
     }
     return Figure{.caption = "vertical stripes",
                   .remark = fmt::format("the heads that give one key, other than the first, the largest mean weight "
                                         "over the queries after it, relative to equal weights on all visible keys; {}",
                                         kAttentionShades),
-                  .markup = markup + "</div>",
+                  .blocks = {{{"maps", std::move(shown)}}},
                   .full_width = true};
   }
 
@@ -179,8 +177,9 @@ class MapsAnalysis : public Analysis {
     map.column_label = "key";
     const at::Tensor most = std::get<0>(weights.max(0));
     map.width = kLargeMap;
-    std::string markup = "<div class='maps'><div class='large'><p class='name'>maximum over heads</p>" +
-                         attention_map(map, most) + "</div>\n";
+    Json maps = Json::array({attention_map(map, most)});
+    maps[0]["name"] = "maximum over heads";
+    maps[0]["large"] = true;
     const at::Tensor out = router_weights(layer.name + ".select_out", found),
                      in = router_weights(layer.name + ".select_in", found),
                      heads = router_weights(layer.name + ".select", found);
@@ -201,12 +200,12 @@ class MapsAnalysis : public Analysis {
       if (in.defined() && in.size(0) == weights.size(2)) {
         map.below = cells_of(in.select(1, h).t());
       }
-      markup += fmt::format("<div><p class='name'>{} {}</p>{}</div>\n", routed ? "slot" : "head", h,
-                            attention_map(map, weights[h]));
+      maps.push_back(attention_map(map, weights[h]));
+      maps.back()["name"] = fmt::format("{} {}", routed ? "slot" : "head", h);
     }
     return {.caption = layer.name,
             .remark = remark_of(out.defined(), in.defined(), heads.defined()),
-            .markup = markup + "</div>",
+            .blocks = {{{"maps", std::move(maps)}}},
             .full_width = true};
   }
 
@@ -274,21 +273,21 @@ class MapsAnalysis : public Analysis {
   }
 
   static Figure draw_score_terms(const AttentionLayer& layer, const at::Tensor& content, const at::Tensor& position) {
-    std::string markup = "<div class='maps'>";
+    Json maps = Json::array();
     const std::int64_t t = content.size(1), s = content.size(2);
     const at::Tensor future = at::ones({t, s}, at::kBool).triu(s - t + 1);  // scores are not masked
     for (std::int64_t h = 0; h < content.size(0); ++h) {
       for (const auto& [name, term] : {std::pair("content", content[h]), std::pair("position", position[h])}) {
-        markup += small_map({.title = fmt::format("head {}: {}", h, name),
-                             .row_label = "query",
-                             .column_label = "key",
-                             .width = kSmallMap},
-                            term.masked_fill(future, 0.0));
+        maps.push_back(heat_map_of({.title = fmt::format("head {}: {}", h, name),
+                                    .row_label = "query",
+                                    .column_label = "key",
+                                    .width = kSmallMap},
+                                   term.masked_fill(future, 0.0)));
       }
     }
     return {.caption = layer.name + ": content and position",
             .remark = "the two terms of the scores before the softmax",
-            .markup = markup + "</div>",
+            .blocks = {{{"maps", std::move(maps)}}},
             .full_width = true};
   }
 

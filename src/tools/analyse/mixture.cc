@@ -152,10 +152,11 @@ class MixtureAnalysis : public Analysis {
   }
 
   void draw_keys(const ModelRunner& runner, const std::string& layer, Findings& found) const {
-    std::string markup = "<div class='maps'>";
+    Json maps = Json::array();
     const at::Tensor keys = keys_of(runner, layer);
     const auto draw_one = [&](const std::string& name, const at::Tensor& values, const char* down) {
-      markup += small_map({.title = name, .row_label = down, .column_label = "channel", .width = kKeyMap}, values);
+      maps.push_back(
+          heat_map_of({.title = name, .row_label = down, .column_label = "channel", .width = kKeyMap}, values));
     };
     for (std::int64_t r = 0; r < options_.key_components(); ++r) {
       if (r < options_.key_projections()) {
@@ -173,20 +174,20 @@ class MixtureAnalysis : public Analysis {
          .remark = fmt::format(
              "by component and head; keys of the first {} tokens; one colour for positive values, one for negative",
              kShownKeys),
-         .markup = markup + "</div>",
+         .blocks = {{{"maps", std::move(maps)}}},
          .full_width = true});
   }
 
   // The mixing coefficients of Transformer-MGK, Table 7.
   void draw_priors(const ModelRunner& runner, Findings& found) const {
-    std::vector<std::vector<std::string>> rows;
+    std::vector<std::vector<Json>> rows;
     for (const AttentionLayer& layer : runner.attention_layers()) {
       const Json& metrics = found.metrics.at(layer.name);
       // Query heads that share a key head also share its prior.
       const std::int64_t key_heads = options_.computed_kv_heads();
       const std::int64_t heads = metrics.contains("responsibility") ? options_.computed_heads() : key_heads;
       for (std::int64_t h = 0; h < heads; ++h) {
-        std::vector<std::string> row = {fmt::format("{} head {}", layer_of(layer.name), h)};
+        std::vector<Json> row = {fmt::format("{} head {}", layer_of(layer.name), h)};
         for (const auto& [of, head] : {std::pair("prior", h * key_heads / heads), std::pair("responsibility", h)}) {
           for (std::int64_t r = 0; metrics.contains(of) && r < options_.key_components(); ++r) {
             row.push_back(fmt::format(
@@ -208,7 +209,7 @@ class MixtureAnalysis : public Analysis {
           found.figures.begin(),
           {.caption = "mixing coefficients",
            .remark = "\u03c0 as learned, and each component's share of the attention weights on the text",
-           .markup = html_table(head, rows),
+           .blocks = Json::array({table_of(head, rows)}),
            .full_width = true});
     }
   }

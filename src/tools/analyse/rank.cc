@@ -66,14 +66,15 @@ class RankAnalysis : public Analysis {
       return found;
     }
     found.metrics["mean_share"] = sum / n;
-    found.figures.push_back({.caption = "rank of attention matrices",
-                             .remark = fmt::format("one row per layer; the shade is the share of its {} matrices with "
-                                                   "that rank, counting singular values of at least {}",
-                                                   matrices, kThreshold),
-                             .markup = heat_map_of({.title = "distribution of ranks by layer",
-                                                    .row_names = names,
-                                                    .column_label = "rank as a share of full rank, 0 to 1"},
-                                                   at::stack(rows))});
+    found.figures.push_back(
+        {.caption = "rank of attention matrices",
+         .remark = fmt::format("one row per layer; the shade is the share of its {} matrices with "
+                               "that rank, counting singular values of at least {}",
+                               matrices, kThreshold),
+         .blocks = Json::array({heat_map_of({.title = "distribution of ranks by layer",
+                                             .row_names = names,
+                                             .column_label = "rank as a share of full rank, 0 to 1"},
+                                            at::stack(rows))})});
     found.summary = fmt::format("mean rank of attention matrices: {:.1f}% of full rank, {} matrices a layer",
                                 100.0 * sum / n, matrices);
     return found;

@@ -8,7 +8,6 @@
 #include "foundation/core/text/message.h"
 #include "foundation/core/transformed.h"
 #include "foundation/draw/page.h"
-#include "foundation/draw/svg.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
@@ -20,64 +19,43 @@ namespace fs = std::filesystem;
 
 constexpr const char *kDocument = "analysis.json", *kReport = "report.html", *kTensors = "analysis.safetensors";
 
-// Appended to the stylesheet shared by all pages.
-constexpr const char* kAnalysisStyle = R"css(
-h2 { overflow-wrap: anywhere; } h2 small { color: var(--faint); font-weight: 400; font-size: .8em; }
-section { margin-bottom: 2.2rem; } section > h3 { font-size: 1.1rem; margin-top: 1.6rem; }
-section > * + .card.whole, section > .card.whole + * { margin-top: 1rem; }
-.contents { list-style: none; padding: 0; margin: 0; font-size: .92rem; overflow-wrap: anywhere; }
-.contents ul { padding-left: 1.1rem; margin: .2rem 0 .8rem; color: var(--faint); }
-a { color: var(--accent); }
-.maps { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 190px), 1fr)); gap: .8rem; }
-.maps .large { grid-column: span 2; grid-row: span 2; } .maps .name { margin: 0 0 .2rem; font-size: .82rem; color: var(--faint); }
-.maps .chart { max-width: none; } .scroll { overflow-x: auto; }
-td { white-space: normal; min-width: 3rem; } td.text:not(:first-child) { min-width: 10rem; }
-@media (max-width: 560px) { .maps { grid-template-columns: 1fr 1fr; } }
-)css";
-
-std::string figure(const Figure& one) {
-  return fmt::format("<figure class='card{}'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n",
-                     one.full_width ? " whole" : "", draw::escape(one.caption), draw::escape(one.remark), one.markup);
-}
-
-std::string section(const std::string& id, const AnalysisKind& kind, const Findings& findings) {
-  std::string body, grid;
-  const auto close_grid = [&] {
-    body += grid.empty() ? "" : "<div class='grid'>" + grid + "</div>\n";
-    grid.clear();
-  };
+// Figures of less than the full width share a grid.
+Json section(const std::string& id, const AnalysisKind& kind, const Findings& findings) {
+  Json blocks = {{{"note", kind.about}}};
   for (const Figure& one : findings.figures) {
+    Json figure = {{"figure", one.caption}, {"remark", one.remark}, {"blocks", one.blocks}, {"whole", one.full_width}};
     if (one.full_width) {
-      close_grid();
-      body += figure(one);
+      blocks.push_back(std::move(figure));
+    } else if (blocks.back().contains("grid")) {
+      blocks.back()["grid"].push_back(std::move(figure));
     } else {
-      grid += figure(one);
+      blocks.push_back({{"grid", Json::array({std::move(figure)})}});
     }
   }
-  close_grid();
-  return fmt::format("<section><h3 id='{}'>{}</h3><p class='note'>{}</p>{}</section>\n", id, kind.name,
-                     draw::escape(kind.about), body);
+  return {{"section", kind.name}, {"id", id}, {"blocks", std::move(blocks)}};
 }
 
 std::string render_page(const std::vector<ModelFindings>& all, const AnalyseRequest& request) {
-  std::string body, contents;
+  Json contents = Json::array(), blocks = Json::array();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const ModelFindings& one = all[i];
-    contents += fmt::format("<li><a href='#m{}'>{}</a>, step {}<ul>", i, draw::escape(one.name), one.step);
-    body += fmt::format("<h2 id='m{}'>{} <small>step {}</small></h2>\n", i, draw::escape(one.name), one.step);
+    const std::string id = fmt::format("m{}", i);
+    Json items = Json::array();
+    blocks.push_back({{"heading", one.name}, {"small", fmt::format("step {}", one.step)}, {"id", id}});
     for (const auto& [kind, findings] : one.analyses) {
-      const std::string id = fmt::format("m{}-{}", i, kind->name);
-      contents += fmt::format("<li><a href='#{}'>{}</a> {}</li>", id, kind->name, draw::escape(findings.summary));
-      body += section(id, *kind, findings);
+      const std::string of_kind = fmt::format("{}-{}", id, kind->name);
+      items.push_back({{"id", of_kind}, {"name", kind->name}, {"about", findings.summary}});
+      blocks.push_back(section(of_kind, *kind, findings));
     }
-    contents += "</ul></li>\n";
+    contents.push_back(
+        {{"id", id}, {"name", one.name}, {"about", fmt::format(", step {}", one.step)}, {"items", std::move(items)}});
   }
-  return fmt::format(
-      "{}<header><p class='brand'>Headroom</p><h1>Analyses</h1><ul class='contents'>{}</ul></header>\n{}<h2>About this "
-      "report</h2><div class='card'><dl><dt>Command</dt><dd>{}</dd><dt>Text</dt><dd>{}</dd><dt>Made "
-      "by</dt><dd>headroom {}</dd></dl></div></main></body></html>\n",
-      draw::page_beginning("Analyses", kAnalysisStyle), contents, body, draw::escape(request.command),
-      draw::escape(request.text.name()), HEADROOM_VERSION);
+  blocks.push_back({{"heading", "About this report"}});
+  blocks.push_back({{"entries", Json::array({{"Command", request.command},
+                                             {"Text", request.text.name()},
+                                             {"Made by", fmt::format("headroom {}", HEADROOM_VERSION)}})}});
+  return draw::block_page(
+      {{"title", "Analyses"}, {"header", {{{"contents", std::move(contents)}}}}, {"blocks", std::move(blocks)}});
 }
 
 Json metrics_of(const ModelFindings& one) {

@@ -113,8 +113,8 @@ std::string render_scaling(const CompareResult& result);
 // Returns aligned plain text with one line per run of list_runs().
 std::string render_runs(const std::vector<ComparedRun>& runs);
 
-// Returns the page: self-contained HTML that needs no script.
-std::string render_report(const CompareResult& result);
+// Returns the document of the page, for draw::block_page().
+Json page_of(const CompareResult& result);
 // Writes the page and sets result.report.
 void write_page(CompareResult& result, const std::filesystem::path& file);
 

@@ -10,6 +10,7 @@
 
 #include "attribution.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/draw/page.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -111,14 +112,14 @@ class Inspector {
       result_.about["classes"] =
           analyse::to_vector(classifier_->class_logits(batch, inner)[0].to(at::kDouble).softmax(-1));
     }
-    result_.packed.push_back({"thumbnails", zlib_compressed(bytes_of(at::stack(thumbnails_), at::kByte))});
+    result_.packed.push_back({"thumbnails", draw::deflated(bytes_of(at::stack(thumbnails_), at::kByte))});
     describe();
     return std::move(result_);
   }
 
  private:
   void pack(std::string name, const std::string& bytes) {
-    result_.packed.push_back({std::move(name), zlib_compressed(bytes)});
+    result_.packed.push_back({std::move(name), draw::deflated(bytes)});
   }
 
   // The number of bytes per map of a layer, and the number of contributions to keep per token if each has `n_terms`.

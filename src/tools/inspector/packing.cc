@@ -1,14 +1,13 @@
 #include "packing.h"
 
 #include <ATen/core/grad_mode.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
 
-#include "headroom/core/error.h"
+#include "foundation/draw/page.h"
 #include "tools/analyse/layers.h"
 
 namespace headroom::inspector {
@@ -50,7 +49,7 @@ std::string pack_levels(const at::Tensor& root, const at::Tensor& scale, const a
   } else {
     bytes += bytes_of(n, at::kChar);
   }
-  return zlib_compressed(bytes);
+  return draw::deflated(bytes);
 }
 
 // Returns the mean of each square over the entries where `counts` is 1.
@@ -71,10 +70,10 @@ std::string pack_peaks(const at::Tensor& p, const at::Tensor& root, const at::Te
   const at::Tensor steps = at::cat({columns.narrow(1, 0, 1), columns.diff(1, 1)}, 1);
   const at::Tensor rest = background(p, visible.scatter(1, columns, false));
   const at::Tensor most = rest.abs().max();
-  return zlib_compressed(header(0, root, scale) + int32_bytes(k) + uint16_bytes(steps.masked_select(real)) +
-                         bytes_of(quantised(root.gather(1, columns).masked_select(real), kOneByte), at::kChar) +
-                         int32_bytes(kSquare) + bytes_of(most, at::kFloat) +
-                         bytes_of(quantised(square_root(rest, most), kOneByte), at::kChar));
+  return draw::deflated(header(0, root, scale) + int32_bytes(k) + uint16_bytes(steps.masked_select(real)) +
+                        bytes_of(quantised(root.gather(1, columns).masked_select(real), kOneByte), at::kChar) +
+                        int32_bytes(kSquare) + bytes_of(most, at::kFloat) +
+                        bytes_of(quantised(square_root(rest, most), kOneByte), at::kChar));
 }
 
 }  // namespace
@@ -86,19 +85,6 @@ std::string bytes_of(const at::Tensor& tensor, at::ScalarType type) {
 
 std::string uint16_bytes(const at::Tensor& tensor) {
   return bytes_of(tensor, at::kShort);
-}
-
-std::string zlib_compressed(std::string_view bytes) {
-  uLongf size = compressBound(static_cast<uLong>(bytes.size()));
-  std::string packed(size, '\0');
-  const int status =
-      compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(bytes.data()),
-                static_cast<uLong>(bytes.size()), Z_DEFAULT_COMPRESSION);
-  if (status != Z_OK) {
-    fail("inspector: compressing {} bytes failed with zlib status {}", bytes.size(), status);
-  }
-  packed.resize(size);
-  return packed;
 }
 
 std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal) {

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "attribution.h"
 #include "headroom/core/json.h"
@@ -17,8 +16,6 @@ namespace headroom::inspector {
 std::string bytes_of(const at::Tensor& tensor, at::ScalarType type);
 // Packs values from 0 to 2^16 - 1 in two bytes each; -1 becomes 0xffff.
 std::string uint16_bytes(const at::Tensor& tensor);
-
-std::string zlib_compressed(std::string_view bytes);
 
 // Packs an attention map [T, T] into about `bytes` bytes, lossily. Row i holds its first n(i) values: i + 1 if
 // `causal`, else T. Each value q is stored as a quantised square root, so that small weights keep relative precision.

@@ -78,7 +78,7 @@ TEST(Induction, AHandMadeInductionHeadScoresOne) {
   const Json& heads = induction.metrics.at("lengths")[0].at("heads");
   EXPECT_NEAR(induction.metrics.at("lengths")[0].at("by_chance").at("copying").get<double>(), 1.0 / 6.0, 1e-12);
   for (const Figure& figure : induction.figures) {
-    EXPECT_TRUE((figure.remark + figure.markup).find("chance") != std::string::npos ||
+    EXPECT_TRUE((figure.remark + figure.blocks.dump()).find("chance") != std::string::npos ||
                 figure.caption.find("on repeated random tokens") != std::string::npos)
         << figure.caption;
   }

@@ -42,7 +42,7 @@ TEST(Mixture, HasAnyNumberOfComponentsAndGroupedKeys) {
   o.attention.n_kv_heads = 1;
   const Findings mixture = small::found(small::small_model(o), "mixture", kText);
   EXPECT_EQ(mixture.tensors.at("layer0.attention.keys").size(0), 11);
-  EXPECT_NE(mixture.figures.front().markup.find("layer1 head 1"), std::string::npos) << "a row for each query head";
+  EXPECT_NE(mixture.figures.front().blocks.dump().find("layer1 head 1"), std::string::npos) << "a row for each query head";
 }
 
 TEST(Mixture, EqualComponentsShareEvenly) {
@@ -99,8 +99,8 @@ TEST(Mixture, SingleKeysHaveMatricesAndKeys) {
   EXPECT_TRUE(at::allclose(mixture.tensors.at("layer1.attention.keys")[0], keys, 1e-5, 1e-6));
   EXPECT_TRUE(mixture.metrics.at("layer1.attention").empty()) << "neither coefficients nor distances";
   ASSERT_EQ(mixture.figures.size(), 2U) << "a figure each layer";
-  for (const char* map : {"W_K1 of head 1<", "keys 1 of head 0<"}) {
-    EXPECT_NE(mixture.figures[1].markup.find(map), std::string::npos) << map;
+  for (const char* map : {"W_K1 of head 1\"", "keys 1 of head 0\""}) {
+    EXPECT_NE(mixture.figures[1].blocks.dump().find(map), std::string::npos) << map;
   }
   const ModelFindings all = analyse(opened, {.text = {.text = kText, .data = {}}});
   EXPECT_TRUE(std::none_of(all.analyses.begin(), all.analyses.end(), [](const auto& one) {

@@ -9,7 +9,6 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
-#include "foundation/draw/svg.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"
 #include "tools/compare/figures/scaling.h"
@@ -29,7 +28,8 @@ std::string short_description(const Values& values) {
   for (const auto& [key, value] : values) {
     alone += (alone.empty() ? "" : ", ") + value;
   }
-  return whole.size() > draw::kNameRoom ? alone : whole;
+  constexpr std::size_t kNameRoom = 14;
+  return whole.size() > kNameRoom ? alone : whole;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ const char* better_direction(const tasks::FigureKind& kind) {
   return kind.better == Better::higher ? "higher" : "lower";
 }
 
-std::string difference_chart(const std::vector<ComparedRun>& runs) {
+Json difference_chart(const std::vector<ComparedRun>& runs) {
   draw::IntervalChart chart{.title = "Difference from " + runs.front().name, .rows = {}};
   for (std::size_t r = 1; r < runs.size(); ++r) {
     if (const std::optional<Interval> difference = headline_difference(runs[r], runs.front())) {
@@ -51,23 +51,24 @@ std::string difference_chart(const std::vector<ComparedRun>& runs) {
                             .low = difference->low,
                             .high = difference->high,
                             .text = interval_text(*difference),
-                            .style = r});
+                            .style = static_cast<int>(r)});
     }
   }
   const tasks::FigureKind& kind = runs.front().headline_kind();
-  return chart.rows.empty() ? ""
-                            : figure("Difference from " + draw::escape(runs.front().name),
-                                     fmt::format("validation {}, {} is better; mean over the seeds and 95% interval; "
-                                                 "an interval that includes zero shows no difference",
-                                                 draw::escape(kind.words), better_direction(kind)),
-                                     draw::interval_chart(chart));
+  return chart.rows.empty()
+             ? Json::array()
+             : Json::array({figure(chart.title,
+                                   fmt::format("validation {}, {} is better; mean over the seeds and 95% interval; an "
+                                               "interval that includes zero shows no difference",
+                                               kind.words, better_direction(kind)),
+                                   block_of(chart))});
 }
 
 namespace {
 
 // Empty if all runs have the same cost.
 template <class Cost>
-std::string quality_against(const char* cost_name, const std::vector<ComparedRun>& runs, const Cost& cost) {
+Json quality_against(const char* cost_name, const std::vector<ComparedRun>& runs, const Cost& cost) {
   const tasks::FigureKind& kind = runs.front().headline_kind();
   draw::ScatterChart chart{
       .title = fmt::format("Validation {} against {}", kind.words, cost_name), .x_label = cost_name, .points = {}};
@@ -75,29 +76,31 @@ std::string quality_against(const char* cost_name, const std::vector<ComparedRun
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const std::vector<double> values = runs[r].over_seeds(kind.name);
     const std::optional<Interval> spread = paired_difference(values, std::vector<double>(values.size(), 0.0));
-    draw::ScatterPoint& point =
-        chart.points.emplace_back(label_of(runs[r]), draw::Point{cost(runs[r]), runs[r].headline()}, r);
+    draw::ScatterPoint& point = chart.points.emplace_back(
+        label_of(runs[r]), draw::Point{cost(runs[r]), runs[r].headline()}, static_cast<int>(r));
     if (spread) {
-      point.interval = {spread->low, spread->high};
+      point.interval = draw::Interval{spread->low, spread->high};
       intervals = true;
     }
   }
   const bool alike = std::ranges::all_of(
       chart.points, [&](const draw::ScatterPoint& point) { return point.at.x == chart.points.front().at.x; });
-  return alike ? ""
-               : figure(fmt::format("Quality against {}", cost_name),
-                        fmt::format("validation {}{}, both axes logarithmic; better models are further {} and left",
-                                    kind.words, intervals ? ", mean over the seeds and its 95% interval" : "",
-                                    kind.better == Better::higher ? "up" : "down"),
-                        draw::scatter_chart(chart));
+  return alike ? Json::array()
+               : Json::array({figure(
+                     fmt::format("Quality against {}", cost_name),
+                     fmt::format("validation {}{}, both axes logarithmic; better models are further {} and left",
+                                 kind.words, intervals ? ", mean over the seeds and its 95% interval" : "",
+                                 kind.better == Better::higher ? "up" : "down"),
+                     block_of(chart))});
 }
 
 }  // namespace
 
-std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
-  return quality_against("attention MACs", runs,
-                         [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); }) +
-         quality_against("MACs of a training step", runs, step_macs);
+Json quality_against_cost(const std::vector<ComparedRun>& runs) {
+  Json figures = quality_against("attention MACs", runs,
+                                 [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); });
+  append(figures, quality_against("MACs of a training step", runs, step_macs));
+  return figures;
 }
 
 namespace {
@@ -134,14 +137,14 @@ draw::LineChart values_chart(const CompareResult& result, std::size_t key) {
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(key));
     const auto place = std::ranges::find(chart.x_names, value) - chart.x_names.begin();
     if (run.has_figure()) {
-      add(combinations > draw::kStyles ? "best of all" : short_description(others), static_cast<std::size_t>(place),
-          run.headline());
+      add(combinations > static_cast<std::size_t>(draw::kStyles) ? "best of all" : short_description(others),
+          static_cast<std::size_t>(place), run.headline());
     }
   }
   for (const auto& [others, figures] : lines) {
     draw::Line& line = chart.lines.emplace_back();
     line.name = others;
-    line.style = draw::kNeutral + chart.lines.size() - 1;  // colours stand for runs
+    line.style = -static_cast<int>(chart.lines.size());  // colours stand for runs
     for (const auto& [place, figure] : figures) {
       line.points.push_back({static_cast<double>(place), figure});
     }
@@ -162,24 +165,24 @@ std::string other_keys(const std::vector<Variation>& variations, std::size_t key
 
 }  // namespace
 
-std::string value_section(const CompareResult& result) {
+Json value_section(const CompareResult& result) {
+  Json figures = Json::array();
   if (result.kind != Kind::sweep) {
-    return "";
+    return figures;
   }
   const tasks::FigureKind& kind = result.runs.front().headline_kind();
-  std::string html;
   for (std::size_t key = 0; key < result.variations.size(); ++key) {
     const Variation& variation = result.variations[key];
     if (variation.values.size() > 1) {
       const std::string others = other_keys(result.variations, key);
-      html += figure("Validation " + kind.words + " against " + draw::escape(variation.key),
-                     fmt::format("{} is better; logarithmic{}{}", better_direction(kind),
-                                 others.empty() ? "" : "; a line for each ", draw::escape(others)),
-                     draw::line_chart(values_chart(result, key)));
+      figures.push_back(figure("Validation " + kind.words + " against " + variation.key,
+                               fmt::format("{} is better; logarithmic{}{}", better_direction(kind),
+                                           others.empty() ? "" : "; a line for each ", others),
+                               block_of(values_chart(result, key))));
     }
   }
-  html += quality_against_cost(result.runs);
-  return html.empty() ? "" : "<h2>Effect of each key</h2><div class='grid'>" + html + "</div>\n";
+  append(figures, quality_against_cost(result.runs));
+  return figures.empty() ? figures : Json{{{"heading", "Effect of each key"}}, {{"grid", std::move(figures)}}};
 }
 
 namespace {
@@ -189,11 +192,13 @@ draw::ScatterChart scaling_chart(const Scaling& scaling) {
       .title = "Validation loss against training compute", .x_label = "training FLOPs", .points = {}};
   for (std::size_t f = 0; f < scaling.size(); ++f) {
     const ScaledFamily& family = scaling[f];
-    const std::size_t neutral = draw::kNeutral + f;  // colours stand for models
+    const int neutral = -1 - static_cast<int>(f);  // colours stand for models
     for (const ScaledModel& model : family.models) {
       const bool smallest = &model == &family.models.front();  // has room for the family's name
-      chart.points.push_back(
-          {model.name, {model.flops, model.loss()}, model.style, smallest ? shorten(family.name, 24) : ""});
+      chart.points.push_back({model.name,
+                              {model.flops, model.loss()},
+                              static_cast<int>(model.style),
+                              smallest ? shorten(family.name, 24) : ""});
     }
     if (!family.unfitted.empty()) {
       continue;
@@ -212,7 +217,7 @@ draw::ScatterChart scaling_chart(const Scaling& scaling) {
 }
 
 // DCMHA, Figure 3 (bottom). Empty if no family has as many sizes as the first.
-std::string improvement_figure(const Scaling& scaling) {
+Json improvement_figure(const Scaling& scaling) {
   draw::IntervalChart chart{.title = "Improvement by size", .rows = {}};
   for (std::size_t f = 1; f < scaling.size(); ++f) {
     for (const ScaledModel& model : scaling[f].models) {
@@ -223,15 +228,16 @@ std::string improvement_figure(const Scaling& scaling) {
              lower->low == lower->high
                  ? mean
                  : fmt::format("{} [{}, {}]", mean, format_decimal(lower->low, 3), format_decimal(lower->high, 3)),
-             f});
+             static_cast<int>(f)});
       }
     }
   }
-  return chart.rows.empty() ? ""
-                            : figure("Improvement by size",
-                                     "by how many nats the validation loss is lower than that of the first family's "
-                                     "model of the same rank in compute",
-                                     draw::interval_chart(chart));
+  return chart.rows.empty()
+             ? Json::array()
+             : Json::array({figure(chart.title,
+                                   "by how many nats the validation loss is lower than that of the first "
+                                   "family's model of the same rank in compute",
+                                   block_of(chart))});
 }
 
 Table scaling_table(const Scaling& scaling) {
@@ -244,14 +250,13 @@ Table scaling_table(const Scaling& scaling) {
               .rows = {}};
   for (const ScaledFamily& family : scaling) {
     for (const ScaledModel& model : family.models) {
-      table.rows.push_back(
-          {{.text = shorten(family.name, 24)},
-           {.text = shorten(model.name, 24), .style = model.style},
-           {.text = short_number(model.flops)},
-           {.text = format_decimal(model.loss(), 3)},
-           {.text = model.saving ? saving_text(*model.saving) : "",
-            .markup = model.saving && model.saving->extrapolated ? " <small>extrapolated</small>" : ""},
-           {.text = model.speedup ? saving_text(*model.speedup) : ""}});
+      table.rows.push_back({{.text = shorten(family.name, 24)},
+                            {.text = shorten(model.name, 24), .style = model.style},
+                            {.text = short_number(model.flops)},
+                            {.text = format_decimal(model.loss(), 3)},
+                            {.text = model.saving ? saving_text(*model.saving) : "",
+                             .small = model.saving && model.saving->extrapolated ? "extrapolated" : ""},
+                            {.text = model.speedup ? saving_text(*model.speedup) : ""}});
     }
   }
   return table;
@@ -259,23 +264,26 @@ Table scaling_table(const Scaling& scaling) {
 
 }  // namespace
 
-std::string scaling_section(const CompareResult& result) {
+Json scaling_section(const CompareResult& result) {
   if (result.scaling.empty()) {
-    return "";
+    return Json::array();
   }
-  const std::string first = draw::escape(shorten(result.scaling.front().name, 24));
-  return "<h2>Scaling</h2><div class='grid'>" +
-         figure("Loss against compute",
-                "validation loss in nats and FLOPs of the whole training, both logarithmic; one line per family; at a "
-                "loss that both reach, the compute of the first family relative to the other",
-                draw::scatter_chart(scaling_chart(result.scaling))) +
-         improvement_figure(result.scaling) + "</div>\n" + html_of(scaling_table(result.scaling), " narrow") +
-         fmt::format(
-             "<p class='note'>Last columns: the compute and the training time with which {} reaches the model's loss, "
-             "divided by the model's own. Times are measured; that of the first family is read from a power law "
-             "through its models. FLOPs: two for each multiply-accumulate of a training step, times the steps. Lines: "
-             "least squares of the logarithms. Brackets: 95% intervals by Student's t over the seeds.</p>\n",
-             first);
+  Json figures = Json::array({figure(
+      "Loss against compute",
+      "validation loss in nats and FLOPs of the whole training, both logarithmic; one line per family; at a loss that "
+      "both reach, the compute of the first family relative to the other",
+      block_of(scaling_chart(result.scaling)))});
+  append(figures, improvement_figure(result.scaling));
+  return {{{"heading", "Scaling"}},
+          {{"grid", std::move(figures)}},
+          block_of(scaling_table(result.scaling), " narrow"),
+          {{"note",
+            fmt::format(
+                "Last columns: the compute and the training time with which {} reaches the model's loss, divided by "
+                "the model's own. Times are measured; that of the first family is read from a power law through its "
+                "models. FLOPs: two for each multiply-accumulate of a training step, times the steps. Lines: least "
+                "squares of the logarithms. Brackets: 95% intervals by Student's t over the seeds.",
+                shorten(result.scaling.front().name, 24))}}};
 }
 
 std::string render_scaling(const CompareResult& result) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "foundation/core/text/format.h"
-#include "foundation/draw/svg.h"
+#include "foundation/draw/numbers.h"
 #include "tools/compare/figures/statistics.h"
 
 namespace headroom::compare {

@@ -8,15 +8,14 @@
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/transformed.h"
 #include "foundation/draw/charts.h"
-#include "foundation/draw/svg.h"
 #include "sections.h"
 #include "tools/compare/figures/statistics.h"
 
 namespace headroom::compare {
 namespace {
 
-constexpr std::size_t kMostPoints = 200;            // per curve; more cannot be distinguished
-constexpr std::size_t kMostCurves = draw::kStyles;  // per chart; more cannot be told apart
+constexpr std::size_t kMostPoints = 200;           // per curve; more cannot be distinguished
+constexpr std::size_t kMostCurves{draw::kStyles};  // per chart; more cannot be told apart
 
 // Averages neighbouring points if there are too many.
 std::vector<draw::Point> downsampled(const std::vector<draw::Point>& all) {
@@ -153,7 +152,7 @@ Charts charts_of(const CompareResult& result, const std::string& what) {
     const ComparedRun& run = result.runs[r];
     const auto add = [&](draw::LineChart& chart, draw::Line line) {
       line.name = result.kind == Kind::run ? "" : label_of(run);
-      line.style = r;
+      line.style = static_cast<int>(r);
       chart.lines.push_back(std::move(line));
     };
     auto [over_steps, over_seconds] = headline_of(run);
@@ -176,14 +175,15 @@ bool validates_in_part(const ComparedRun& run) {
   });
 }
 
-// Returns a chart with its caption; empty if there is nothing to draw.
-std::string line_figure(const std::string& remark, const draw::LineChart& chart) {
-  const bool empty = std::ranges::all_of(chart.lines, [](const draw::Line& line) { return line.points.empty(); });
-  return empty ? "" : figure(chart.title, remark, draw::line_chart(chart));
+// Appends a chart with its caption unless there is nothing to draw.
+void add_figure(Json& figures, const std::string& remark, const draw::LineChart& chart) {
+  if (std::ranges::any_of(chart.lines, [](const draw::Line& line) { return !line.points.empty(); })) {
+    figures.push_back(figure(chart.title, remark, block_of(chart)));
+  }
 }
 
 // Plots the learning rate and gradient norm of a single run's first seed.
-std::string optimizer_figures(const ComparedRun& run) {
+void add_optimizer_figures(Json& figures, const ComparedRun& run) {
   std::vector<draw::Point> rates, norms;
   for (const train::TrainingPoint& point : run.trained.front().log.training) {
     rates.push_back({static_cast<double>(point.step), point.learning_rate});
@@ -198,49 +198,59 @@ std::string optimizer_figures(const ComparedRun& run) {
                              .x_label = "steps",
                              .lines = {{.points = downsampled(norms), .dots = false}},
                              .end_values = true};
-  return line_figure("at each logged step", rate) +
-         line_figure("before clipping, at each logged step; logarithmic", norm);
+  add_figure(figures, "at each logged step", rate);
+  add_figure(figures, "before clipping, at each logged step; logarithmic", norm);
 }
 
-std::string legend(const std::vector<ComparedRun>& runs) {
-  std::string items;
-  for (std::size_t r = 0; r < std::min(runs.size(), kMostCurves) && runs.size() > 1; ++r) {
-    items +=
-        fmt::format("<li>{} {}: {}</li>", draw::line_sample(r), draw::escape(runs[r].name), headline_text(runs[r]));
+Json legend(const std::vector<ComparedRun>& runs) {
+  Json items = Json::array();
+  for (std::size_t r = 0; r < std::min(runs.size(), kMostCurves); ++r) {
+    items.push_back({{"name", runs[r].name}, {"style", r}, {"text", headline_text(runs[r])}});
   }
-  return items.empty() ? "" : "<ul class='legend'>" + items + "</ul>";
+  return {{"legend", std::move(items)}};
 }
 
 }  // namespace
 
-std::string learning_section(const CompareResult& result) {
+Json learning_section(const CompareResult& result) {
   const std::vector<ComparedRun>& runs = result.runs;
   const tasks::FigureKind& kind = runs.front().headline_kind();
   const bool seeds = runs.front().trained.size() > 1;
   const Charts charts = charts_of(result, "Validation " + kind.words);
-  const bool training = std::ranges::any_of(charts.losses.lines,
-                                            [](const draw::Line& line) { return line.faint && !line.points.empty(); });
   const bool in_part = std::ranges::any_of(runs, validates_in_part);
-  const std::string shown = runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : "";
-  const std::string figures =
-      line_figure(fmt::format("{} is better; logarithmic{}{}{}", better_direction(kind),
-                              in_part ? "; always the same part of the validation data, evenly spread" : "",
-                              seeds ? "; mean over the seeds, shaded from the lowest to the highest" : "", shown),
-                  charts.steps) +
-      line_figure("seconds of training, without evaluation", charts.seconds) +
-      (!training
-           ? ""
-           : line_figure(fmt::format("{}thin: training, a running mean over 5% of the steps, and behind it what was "
-                                     "logged; its waves come from the documents that a batch reads at the time, "
-                                     "the same for all models",
-                                     seeds ? "means over the seeds; " : ""),
-                         charts.losses)) +
-      (result.kind == Kind::run ? optimizer_figures(runs.front()) : "") +
-      line_figure(
-          "entropy of the tokens' shares: 1 means all experts are used equally, 0 only one; the mean over all banks, "
-          "shaded from the lowest to the highest",
-          charts.experts);
-  return figures.empty() ? "" : "<h2>Learning</h2>" + legend(runs) + "<div class='grid'>" + figures + "</div>\n";
+  Json figures = Json::array();
+  add_figure(figures,
+             fmt::format("{} is better; logarithmic{}{}{}", better_direction(kind),
+                         in_part ? "; always the same part of the validation data, evenly spread" : "",
+                         seeds ? "; mean over the seeds, shaded from the lowest to the highest" : "",
+                         runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : ""),
+             charts.steps);
+  add_figure(figures, "seconds of training, without evaluation", charts.seconds);
+  if (std::ranges::any_of(charts.losses.lines,
+                          [](const draw::Line& line) { return line.faint && !line.points.empty(); })) {
+    add_figure(figures,
+               fmt::format("{}thin: training, a running mean over 5% of the steps, and behind it what was logged; its "
+                           "waves come from the documents that a batch reads at the time, the same for all models",
+                           seeds ? "means over the seeds; " : ""),
+               charts.losses);
+  }
+  if (result.kind == Kind::run) {
+    add_optimizer_figures(figures, runs.front());
+  }
+  add_figure(
+      figures,
+      "entropy of the tokens' shares: 1 means all experts are used equally, 0 only one; the mean over all banks, "
+      "shaded from the lowest to the highest",
+      charts.experts);
+  Json blocks = Json::array();
+  if (!figures.empty()) {
+    blocks.push_back({{"heading", "Learning"}});
+    if (runs.size() > 1) {
+      blocks.push_back(legend(runs));
+    }
+    blocks.push_back({{"grid", std::move(figures)}});
+  }
+  return blocks;
 }
 
 }  // namespace headroom::compare

@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <set>
-#include <string_view>
 
 #include "formatting.h"
 #include "foundation/core/transformed.h"
-#include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
-#include "foundation/draw/svg.h"
 #include "headroom/core/files.h"
 #include "sections.h"
 #include "tools/compare/run/run_folder.h"
@@ -20,7 +17,7 @@ namespace headroom::compare {
 namespace {
 
 // Lists the keys in which the configs differ, with their values.
-std::string config_differences(const std::vector<ComparedRun>& runs) {
+Json config_differences(const std::vector<ComparedRun>& runs) {
   std::vector<Values> flat;
   Table table{.columns = {{.name = "key"}}, .rows = {}};
   for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -36,9 +33,8 @@ std::string config_differences(const std::vector<ComparedRun>& runs) {
       table.rows.push_back(std::move(row));
     }
   }
-  return table.rows.empty()
-             ? ""
-             : "<p class='note'>Keys in which the configurations differ.</p>" + html_of(table, " narrow");
+  return table.rows.empty() ? Json::array()
+                            : Json{{{"note", "Keys in which the configurations differ."}}, block_of(table, " narrow")};
 }
 
 std::string describe_seeds(const std::vector<ComparedRun>& runs) {
@@ -82,163 +78,134 @@ std::string dates_of(const std::vector<ComparedRun>& runs) {
 
 }  // namespace
 
-std::string figure(const std::string& caption, const std::string& remark, const std::string& chart) {
-  return fmt::format("<figure class='card'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n", caption, remark,
-                     chart);
+Json figure(const std::string& caption, const std::string& remark, Json chart) {
+  return {{"figure", caption}, {"remark", remark}, {"blocks", Json::array({std::move(chart)})}};
 }
 
-std::string html_entry(const char* term, const std::string& text) {
-  return text.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", term, draw::escape(text));
-}
-
-std::string html_command(const char* term, const std::string& command) {
-  return command.empty() ? ""
-                         : fmt::format(
-                               "<dt>{}</dt><dd><code>{}</code><button class='copy' type='button' "
-                               "onclick=\"navigator.clipboard.writeText(this.previousSibling.textContent); "
-                               "this.textContent = 'Copied'\">Copy</button></dd>",
-                               term, draw::escape(command));
+void append(Json& blocks, Json more) {
+  for (Json& block : more) {
+    blocks.push_back(std::move(block));
+  }
 }
 
 namespace {
 
-std::string configuration_section(const CompareResult& result) {
+Json configuration_section(const CompareResult& result) {
   const ComparedRun& first = result.runs.front();
-  return fmt::format(
-      "<h2>Configuration{}</h2>{}<div class='card whole'><details><summary>All of "
-      "{}</summary><pre>{}</pre></details></div>\n",
-      result.runs.size() > 1 ? "s" : "", config_differences(result.runs), draw::escape(first.name),
-      draw::escape(config::to_toml(first.config)));
+  Json blocks = {{{"heading", result.runs.size() > 1 ? "Configurations" : "Configuration"}}};
+  append(blocks, config_differences(result.runs));
+  Json code = {{"code", config::to_toml(first.config)}};
+  Json details = {{"details", "All of " + first.name}, {"blocks", Json::array({std::move(code)})}};
+  blocks.push_back({{"card", Json::array({std::move(details)})}});
+  return blocks;
 }
 
-std::string method_section(const CompareResult& result) {
+Json method_section(const CompareResult& result) {
   const std::vector<ComparedRun>& runs = result.runs;
-  const bool single = result.kind == Kind::run;
   const auto origin = [&runs](std::string Origin::*text) {
     return distinct_values(runs, [text](const TrainedRun& run) { return run.origin.*text; });
   };
   const auto data = [&runs](std::string train::RunData::*text) {
     return distinct_values(runs, [text](const TrainedRun& run) { return run.origin.data.*text; });
   };
-  return "<h2>How it was measured</h2><div class='card'><dl>" + html_command("Command", result.command) +
-         html_entry("Finished", dates_of(runs)) + html_entry("Trained by", origin(&Origin::program)) +
-         html_entry("Machine", origin(&Origin::machine)) +
-         html_entry("Training data", data(&train::RunData::training)) +
-         html_entry("Validation data", data(&train::RunData::validation)) +
-         html_entry("Tokenizer", data(&train::RunData::tokenizer)) +
-         html_entry("Validation", std::string(runs.front().task().protocol())) +
-         html_entry("Attention costs",
-                    "multiply-accumulates, and values stored for the backward pass, of one layer and one sequence, "
-                    "counted as in the SwitchHead paper; those of a training step are counted as executed: three times "
-                    "the matrix multiplications of the whole model's forward pass") +
-         html_entry(
-             "Peak memory",
-             "the highest resident memory of the process during the run, including the program and its libraries") +
-         html_entry("Time", "wall clock of the training steps, without evaluation and checkpoints") +
-         html_entry("Seeds", single ? "" : describe_seeds(runs)) +
-         html_entry("This page", fmt::format("made {} by {}", utc_now(), program_version())) + "</dl></div>\n";
+  Json entries = Json::array(
+      {{"Command", result.command, true},
+       {"Finished", dates_of(runs)},
+       {"Trained by", origin(&Origin::program)},
+       {"Machine", origin(&Origin::machine)},
+       {"Training data", data(&train::RunData::training)},
+       {"Validation data", data(&train::RunData::validation)},
+       {"Tokenizer", data(&train::RunData::tokenizer)},
+       {"Validation", std::string(runs.front().task().protocol())},
+       {"Attention costs",
+        "multiply-accumulates, and values stored for the backward pass, of one layer and one sequence, counted as in "
+        "the SwitchHead paper; those of a training step are counted as executed: three times the matrix "
+        "multiplications of the whole model's forward pass"},
+       {"Peak memory",
+        "the highest resident memory of the process during the run, including the program and its libraries"},
+       {"Time", "wall clock of the training steps, without evaluation and checkpoints"},
+       {"Seeds", result.kind == Kind::run ? "" : describe_seeds(runs)},
+       {"This page", fmt::format("made {} by {}", utc_now(), program_version())}});
+  return {{{"heading", "How it was measured"}}, {{"entries", std::move(entries)}}};
 }
 
-std::string continuations(const CompareResult& result) {
-  std::string html;
+Json continuations(const CompareResult& result) {
+  Json blocks = Json::array();
   for (std::size_t p = 0; p < result.prompts.size(); ++p) {
-    html += "<div class='grid samples'>";
+    Json samples = Json::array();
     for (std::size_t r = 0; r < result.runs.size(); ++r) {
       const ComparedRun& run = result.runs[r];
       if (p < run.samples.size()) {
-        html +=
-            fmt::format("<section class='card'><h3>{} {}</h3><pre><span class='prompt'>{}</span>{}</pre></section>\n",
-                        draw::line_sample(r), draw::escape(run.name), draw::escape(result.prompts[p]),
-                        draw::escape(run.samples[p]));
+        Json text = {{"prompt", result.prompts[p]}, {"text", run.samples[p]}};
+        samples.push_back({{"name", run.name}, {"style", r}, {"texts", Json::array({std::move(text)})}});
       }
     }
-    html += "</div>\n";
+    blocks.push_back({{"samples", std::move(samples)}});
   }
-  return html.empty()
-             ? html
-             : fmt::format(
-                   "<h2>Sample text</h2><p class='note'>Every model continues the same prompt (grey): {}.</p>{}",
-                   draw::escape(result.sampling), html);
+  if (!blocks.empty()) {
+    blocks.insert(blocks.begin(),
+                  {Json{{"heading", "Sample text"}},
+                   Json{{"note", fmt::format("Every model continues the same prompt (grey): {}.", result.sampling)}}});
+  }
+  return blocks;
 }
 
-// Shows up to kShown of a run's samples, evenly spaced, including the last.
-std::string samples_of(const ComparedRun& run, std::size_t index) {
+// Shows up to kShown of each run's samples, evenly spaced, including the last.
+Json samples_during_training(const std::vector<ComparedRun>& runs) {
   constexpr std::size_t kShown = 8;
-  const std::vector<SampleText>& all = run.trained.front().log.samples;
-  const std::size_t shown = std::min(all.size(), kShown);
-  std::string html;
-  for (std::size_t i = 1; i <= shown; ++i) {
-    const SampleText& sample = all[i * all.size() / shown - 1];
-    html += fmt::format("<h4>step {}</h4><pre><span class='prompt'>{}</span>{}</pre>", sample.step,
-                        draw::escape(sample.prompt), draw::escape(sample.text));
-  }
-  return html.empty() ? html
-                      : fmt::format("<section class='card'><h3>{} {}</h3>{}</section>\n", draw::line_sample(index),
-                                    draw::escape(run.name), html);
-}
-
-std::string samples_during_training(const std::vector<ComparedRun>& runs) {
-  std::string html;
+  Json samples = Json::array();
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    html += samples_of(runs[r], r);
+    const std::vector<SampleText>& all = runs[r].trained.front().log.samples;
+    const std::size_t shown = std::min(all.size(), kShown);
+    Json texts = Json::array();
+    for (std::size_t i = 1; i <= shown; ++i) {
+      const SampleText& sample = all[i * all.size() / shown - 1];
+      texts.push_back({{"step", sample.step}, {"prompt", sample.prompt}, {"text", sample.text}});
+    }
+    if (!texts.empty()) {
+      samples.push_back({{"name", runs[r].name}, {"style", r}, {"texts", std::move(texts)}});
+    }
   }
-  return html.empty() ? html
-                      : "<h2>Samples from training</h2><p class='note'>Continuations of a prompt (grey) during "
-                        "training.</p><div class='grid samples'>" +
-                            html + "</div>\n";
+  return samples.empty() ? samples
+                         : Json{{{"heading", "Samples from training"}},
+                                {{"note", "Continuations of a prompt (grey) during training."}},
+                                {{"samples", std::move(samples)}}};
 }
 
-// Joins a figure and its deviation with non-breaking spaces.
-std::string without_break(std::string text) {
-  constexpr std::string_view kApart = " \u00b1 ", kTogether = "\u00a0\u00b1\u00a0";
-  for (std::size_t at = text.find(kApart); at != std::string::npos; at = text.find(kApart, at)) {
-    text.replace(at, kApart.size(), kTogether);
-  }
-  return text;
-}
-
-// Returns an HTML list of the sentences; empty for none.
-std::string points(const char* style, const std::vector<std::string>& sentences) {
-  std::string items;
-  for (const std::string& sentence : sentences) {
-    items += fmt::format("<li>{}</li>", without_break(draw::escape(sentence)));
-  }
-  return items.empty() ? "" : fmt::format("<ul class='{}'>{}</ul>\n", style, items);
-}
-
-// The comparisons shown below this one: title, sentences, table.
-std::string further_sections(const CompareResult& result) {
-  std::string html;
-  for (const CompareResult& other : result.further) {
-    html += fmt::format("<h2>{}</h2><p class='note'>{}</p>{}{}", draw::escape(other.title), draw::escape(other.about),
-                        points("lead", other.conclusion), result_section(other));
-  }
-  return html;
-}
-
-// Makes a watched page reload itself.
-std::string refresh(int seconds) {
-  return seconds > 0 ? fmt::format("<meta http-equiv='refresh' content='{}'>", seconds) : "";
+Json sentences(const char* kind, const std::vector<std::string>& all) {
+  return all.empty() ? Json::array() : Json::array({{{"sentences", all}, {"kind", kind}}});
 }
 
 }  // namespace
 
-std::string render_report(const CompareResult& result) {
-  const std::string about =
-      result.about.empty() ? "" : fmt::format("<p class='note'>{}</p>\n", draw::escape(result.about));
-  return fmt::format("{}<header><p class='brand'>Headroom{}</p><h1>{}</h1>{}{}</header>\n",
-                     draw::page_beginning(result.title, "", refresh(result.refresh_seconds)),
-                     result.refresh_seconds > 0 ? " \u00b7 updated during training" : "", draw::escape(result.title),
-                     points("lead", result.conclusion), about + points("warn", result.notes)) +
-         result_section(result) + further_sections(result) + scaling_section(result) + value_section(result) +
-         learning_section(result) + cost_section(result) + continuations(result) +
-         samples_during_training(result.runs) + configuration_section(result) + method_section(result) +
-         "</main></body></html>\n";
+Json page_of(const CompareResult& result) {
+  Json header = sentences("lead", result.conclusion), blocks = result_section(result);
+  if (!result.about.empty()) {
+    header.push_back({{"note", result.about}});
+  }
+  append(header, sentences("warn", result.notes));
+  for (const CompareResult& other : result.further) {
+    blocks.push_back({{"heading", other.title}});
+    blocks.push_back({{"note", other.about}});
+    append(blocks, sentences("lead", other.conclusion));
+    append(blocks, result_section(other));
+  }
+  for (Json (*const section)(const CompareResult&) :
+       {scaling_section, value_section, learning_section, cost_section, continuations}) {
+    append(blocks, section(result));
+  }
+  append(blocks, samples_during_training(result.runs));
+  append(blocks, configuration_section(result));
+  append(blocks, method_section(result));
+  return {{"title", result.title},
+          {"refresh", result.refresh_seconds},
+          {"header", std::move(header)},
+          {"blocks", std::move(blocks)}};
 }
 
 void write_page(CompareResult& result, const std::filesystem::path& file) {
   result.report = file;
-  write_text_file(file, render_report(result));
+  write_text_file(file, draw::block_page(page_of(result)));
 }
 
 }  // namespace headroom::compare

@@ -7,8 +7,6 @@
 
 #include "formatting.h"
 #include "foundation/core/transformed.h"
-#include "foundation/draw/charts.h"
-#include "foundation/draw/svg.h"
 #include "sections.h"
 #include "tools/compare/figures/statistics.h"
 #include "tools/compare/run/plan.h"
@@ -33,26 +31,25 @@ Table in_page_order(const Table& table) {
 }
 
 // Returns the table without the columns of costs, which have a table of their own.
-std::string result_table(const CompareResult& result) {
+Json result_table(const CompareResult& result) {
   Table table = in_page_order(table_of(result));
   for (Column& column : table.columns) {
     column.medium = column.about == About::cost ? Medium::terminal : column.medium;
   }
-  return html_of(table);
+  return block_of(table);
 }
 
 // Lists the figures of a single run, for which there is nothing to compare.
-std::string facts(const CompareResult& result) {
+Json facts(const CompareResult& result) {
   const Table table = in_page_order(table_of(result));
-  std::string html;
+  Json entries = Json::array();
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const Column& column = table.columns[c];
     if (column.name != "model") {
-      html += fmt::format("<div><dt>{} {}</dt><dd>{}</dd></div>", column.above, draw::escape(column.name),
-                          draw::escape(table.rows[0][c].text));
+      entries.push_back({fmt::format("{} {}", column.above, column.name), table.rows[0][c].text});
     }
   }
-  return "<dl class='card facts'>" + html + "</dl>\n";
+  return {{"facts", std::move(entries)}};
 }
 
 std::string capitalised(std::string words) {
@@ -66,7 +63,7 @@ std::string table_note(const CompareResult& result) {
       transformed(tasks::shown_in_tables(runs.front().task().figures()), &tasks::FigureKind::words);
   const bool single = runs.size() == 1;
   return fmt::format(
-      "<p class='note'>{}{} {} measured on the validation data.{}{}{}</p>", single ? "" : "\u2605 best of its column. ",
+      "{}{} {} measured on the validation data.{}{}{}", single ? "" : "\u2605 best of its column. ",
       capitalised(enumerated(shown)), shown.size() == 1 ? "is" : "are",
       runs.front().trained.size() < 2
           ? ""
@@ -91,7 +88,7 @@ Cell tried_cell(const ComparedRun& run, const Values& values) {
 }
 
 // Builds a table with one row per tried combination and one column per model.
-std::string tuning(const std::vector<ComparedRun>& runs) {
+Json tuning(const std::vector<ComparedRun>& runs) {
   Table table{.columns = {{.name = "tried"}}};
   std::vector<Values> combinations;
   for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -109,21 +106,12 @@ std::string tuning(const std::vector<ComparedRun>& runs) {
     }
   }
   return table.rows.empty()
-             ? ""
-             : "<h2>Tuning</h2>" + html_of(table, " narrow") +
-                   fmt::format(
-                       "<p class='note'>Validation {} with seed {}; all compared runs of a model use its "
-                       "best values, \u2605.</p>\n",
-                       draw::escape(runs.front().headline_kind().words), runs.front().tuning_seed);
-}
-
-// Shows differences with intervals, and quality against cost.
-std::string overview(const CompareResult& result) {
-  if (result.kind == Kind::sweep) {  // has its own charts of its keys
-    return "";
-  }
-  const std::string charts = difference_chart(result.runs) + quality_against_cost(result.runs);
-  return charts.empty() ? "" : "<div class='grid overview'>" + charts + "</div>\n";
+             ? Json::array()
+             : Json{{{"heading", "Tuning"}},
+                    block_of(table, " narrow"),
+                    {{"note", fmt::format("Validation {} with seed {}; all compared runs of a model use its best "
+                                          "values, \u2605.",
+                                          runs.front().headline_kind().words, runs.front().tuning_seed)}}};
 }
 
 }  // namespace
@@ -136,26 +124,24 @@ std::string headline_text(const ComparedRun& run) {
   return with_deviation(values);
 }
 
-std::string result_section(const CompareResult& result) {
-  return "<h2>Result</h2>" + (result.runs.size() == 1 ? facts(result) : result_table(result)) + table_note(result) +
-         overview(result) + tuning(result.runs);
+Json result_section(const CompareResult& result) {
+  Json blocks = {{{"heading", "Result"}},
+                 result.runs.size() == 1 ? facts(result) : result_table(result),
+                 {{"note", table_note(result)}}};
+  if (result.kind != Kind::sweep) {  // a sweep has its own charts of its keys
+    Json figures = difference_chart(result.runs);
+    append(figures, quality_against_cost(result.runs));
+    if (!figures.empty()) {
+      blocks.push_back({{"grid", std::move(figures)}, {"kind", "overview"}});
+    }
+  }
+  append(blocks, tuning(result.runs));
+  return blocks;
 }
 
-namespace {
-
-// Adds its ratio to the first run's cost, and a bar relative to the largest cost.
-Cell cost_cell(Cell cell, double first, double most, std::size_t style) {
-  const double ratio = cell.value / first;
-  cell.markup = (style == 0 || !std::isfinite(ratio) ? "" : fmt::format(" <small>{}</small>", ratio_text(ratio))) +
-                draw::small_bar(cell.value / most, style);
-  return cell;
-}
-
-}  // namespace
-
-std::string cost_section(const CompareResult& result) {
+Json cost_section(const CompareResult& result) {
   if (result.runs.size() < 2) {  // a single run's costs are listed with its figures
-    return "";
+    return Json::array();
   }
   const Table all = table_of(result);
   Table costs{.columns = {{}}, .rows = {}};
@@ -181,15 +167,24 @@ std::string cost_section(const CompareResult& result) {
     }
     costs.columns.push_back(column);
     for (std::size_t r = 0; r < all.rows.size(); ++r) {
-      costs.rows[r].push_back(cost_cell(all.rows[r][c], first.value, most, r));
+      Cell& cell = costs.rows[r].emplace_back(all.rows[r][c]);
+      const double ratio = cell.value / first.value;
+      cell.small = r == 0 || !std::isfinite(ratio) ? "" : ratio_text(ratio);
+      cell.bar = cell.value / most;
     }
   }
-  return "<h2>Costs</h2>" + (costs.columns.size() < 2 ? "" : html_of(costs)) +
-         fmt::format(
-             "<p class='note'>Bold: best of its column; small: ratio to the first model. Attention MACs and memory are "
-             "counted for one layer and sequence, MACs of a training step for the whole model, including masked pairs. "
-             "Speed, peak memory and time are measured.{}</p>\n",
-             alike.empty() ? "" : " The same for all: " + draw::escape(enumerated(alike)) + ".");
+  Json blocks = {{{"heading", "Costs"}}};
+  if (costs.columns.size() > 1) {
+    blocks.push_back(block_of(costs));
+  }
+  blocks.push_back(
+      {{"note",
+        fmt::format(
+            "Bold: best of its column; small: ratio to the first model. Attention MACs and memory are counted for one "
+            "layer and sequence, MACs of a training step for the whole model, including masked pairs. Speed, peak "
+            "memory and time are measured.{}",
+            alike.empty() ? "" : " The same for all: " + enumerated(alike) + ".")}});
+  return blocks;
 }
 
 }  // namespace headroom::compare

@@ -1,4 +1,5 @@
-// Tables for the terminal and the page, and the sections of the page as HTML. A section without content is empty.
+// Tables for the terminal and the page, and the sections of the page as arrays of blocks (foundation/draw/page.h). A
+// section without content is empty.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,8 @@ struct Cell {
   double value = 0.0;
   bool best = false;                      // best of its column; only set if the runs differ
   std::optional<std::size_t> style = {};  // on the page, a sample of this run's line precedes the text
-  std::string markup = {};                // on the page, HTML after the text
+  std::string small = {};                 // on the page, a remark after the text
+  std::optional<double> bar = {};         // on the page, a bar of that share in the row's style
 };
 
 struct Table {
@@ -42,31 +44,28 @@ struct Table {
 std::string text_of(const Table& table);
 
 // Returns the table on a card. `style` is added to the card's classes.
-std::string html_of(const Table& table, const char* style = "");
+Json block_of(const Table& table, const char* style = "");
 
 // Returns a comparison's table, one row per run. The result must have at least one run; the first is the baseline. A
 // sweep's runs are named by their values.
 Table table_of(const CompareResult& result);
 
-std::string result_section(const CompareResult& result);  // the table, differences with intervals, tuning
-std::string scaling_section(const CompareResult& result);
-std::string value_section(const CompareResult& result);     // sweep: the figure against each key and against the cost
-std::string learning_section(const CompareResult& result);  // learning curves
-std::string cost_section(const CompareResult& result);
+Json result_section(const CompareResult& result);  // the table, differences with intervals, tuning
+Json scaling_section(const CompareResult& result);
+Json value_section(const CompareResult& result);     // sweep: the figure against each key and against the cost
+Json learning_section(const CompareResult& result);  // learning curves
+Json cost_section(const CompareResult& result);
 
-// Charts with captions: paired differences from the first run (empty without intervals), and the headline figure
-// against executed multiply-accumulates (empty if all runs have the same).
-std::string difference_chart(const std::vector<ComparedRun>& runs);
-std::string quality_against_cost(const std::vector<ComparedRun>& runs);
+// Figures: paired differences from the first run (none without intervals), and the headline figure against executed
+// multiply-accumulates (none if all runs have the same).
+Json difference_chart(const std::vector<ComparedRun>& runs);
+Json quality_against_cost(const std::vector<ComparedRun>& runs);
 
 // A chart with its caption.
-std::string figure(const std::string& caption, const std::string& remark, const std::string& chart);
+Json figure(const std::string& caption, const std::string& remark, Json chart);
 
-// Returns an entry of a definition list; empty if `text` is empty. `text` is escaped.
-std::string html_entry(const char* term, const std::string& text);
-
-// Returns an entry with a command and a button that copies it.
-std::string html_command(const char* term, const std::string& command);
+// Appends the blocks `more` to `blocks`.
+void append(Json& blocks, Json more);
 
 // Returns a run's short name for charts: for a sweep, whose names are keys and values, the values alone.
 std::string label_of(const ComparedRun& run);

@@ -12,8 +12,6 @@
 #include "formatting.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
-#include "foundation/draw/charts.h"
-#include "foundation/draw/svg.h"
 #include "headroom/config/attention_part.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"
@@ -195,7 +193,7 @@ void TableBuilder::add_speedups() {
   add({.above = "effective", .name = "speedup", .about = About::quality}, [&](const ComparedRun& run) {
     const auto& speedup = result_.speedups.of_runs[static_cast<std::size_t>(&run - &first_)];
     return Cell{.text = speedup ? saving_text(speedup->time) : "",
-                .markup = speedup && speedup->time.extrapolated ? " <small>extrapolated</small>" : ""};
+                .small = speedup && speedup->time.extrapolated ? "extrapolated" : ""};
   });
 }
 
@@ -231,14 +229,21 @@ std::string tuning_lines(const std::vector<ComparedRun>& runs) {
   return lines;
 }
 
-std::string html_of(const Cell& cell, const Column& column, bool first) {
-  const char* kind = first                         ? "name"
-                     : column.about == About::cost ? (cell.best ? "cost least" : "cost")
-                     : cell.best                   ? "best"
-                     : column.words                ? "text"
-                                                   : nullptr;
-  return fmt::format("<td{}>{}{}{}</td>", kind == nullptr ? "" : fmt::format(" class='{}'", kind),
-                     cell.style ? draw::line_sample(*cell.style) : "", draw::escape(cell.text), cell.markup);
+Json json_of(const Cell& cell, std::size_t row) {
+  Json json = {{"text", cell.text}};
+  if (cell.style) {
+    json["style"] = *cell.style;
+  }
+  if (cell.best) {
+    json["best"] = true;
+  }
+  if (!cell.small.empty()) {
+    json["small"] = cell.small;
+  }
+  if (cell.bar) {
+    json["bar"] = {*cell.bar, row};
+  }
+  return json.size() == 1 ? json["text"] : json;
 }
 
 }  // namespace
@@ -266,26 +271,21 @@ std::string text_of(const Table& table) {
   return text_table(lines, left);
 }
 
-std::string html_of(const Table& table, const char* style) {
-  std::string head, rows;
-  for (const Column& column : table.columns) {
-    if (column.medium != Medium::terminal) {
-      const std::string above = column.style ? draw::line_sample(*column.style) : draw::escape(column.above);
-      head += fmt::format("<th scope='col'{}>{}{}{}</th>", column.words ? " class='text'" : "", above,
-                          above.empty() ? "" : "<br>", draw::escape(column.name));
+Json block_of(const Table& table, const char* style) {
+  Json columns = Json::array(), rows(table.rows.size(), Json::array());
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const Column& column = table.columns[c];
+    if (column.medium == Medium::terminal) {
+      continue;
+    }
+    columns.push_back({{"name", column.name}, {"text", column.words}, {"cost", column.about == About::cost}});
+    column.style ? columns.back()["style"] = *column.style : columns.back()["above"] = column.above;
+    for (std::size_t r = 0; r < table.rows.size(); ++r) {
+      rows[r].push_back(json_of(table.rows[r][c], r));
     }
   }
-  for (const std::vector<Cell>& row : table.rows) {
-    rows += "<tr>";
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      if (table.columns[c].medium != Medium::terminal) {
-        rows += html_of(row[c], table.columns[c], c == 0);
-      }
-    }
-    rows += "</tr>\n";
-  }
-  return fmt::format("<div class='card scroll{}'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
-                     style, head, rows);
+  return {{"table", {{"columns", std::move(columns)}, {"rows", std::move(rows)}}},
+          {"card", fmt::format("card{}", style)}};
 }
 
 Table table_of(const CompareResult& result) {

@@ -1,16 +1,4 @@
 // The packed arrays, in script elements, decoded on first use. Their layout is in inspector.h and packing.h.
-const page = JSON.parse(document.getElementById('page').textContent);
-const make = (tag, attributes = {}, ...children) => {
-  const element = document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key in element && key !== 'list') element[key] = value; else element.setAttribute(key, value);
-  }
-  element.append(...children);
-  return element;
-};
-const $ = id => document.getElementById(id);
-const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
-
 const kKept = 24;  // arrays kept in memory
 const unpacked = new Map();
 
@@ -22,11 +10,7 @@ async function element(name) {
 }
 async function unpack(name) {
   const holder = await element(name);
-  if (!holder) return null;
-  const text = atob(holder.textContent), raw = new Uint8Array(text.length);
-  for (let i = 0; i < raw.length; ++i) raw[i] = text.charCodeAt(i);
-  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream('deflate'));
-  return new Response(stream).arrayBuffer();
+  return holder && inflate(holder.textContent);
 }
 // Decodes an array with `read`; cached, least recently used first out. A promise for null if there is none.
 function packed(name, read) {

@@ -116,6 +116,7 @@ window.addEventListener('resize', () => {
   resizeTimer = setTimeout(() => T && look({}), 80);
 });
 
+$('title').textContent = page.title;
 if (live) $('live').hidden = false;
 if (live && live.models.length) {
   drawLive();
