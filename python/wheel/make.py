@@ -159,7 +159,7 @@ def check(wheel):
     libraries = sorted(re.sub(r"-[0-9a-f]{8}", "", name) for name in names if ".so" in name)
     assert libraries == ["headroom_torch.libs/libsentencepiece.so.0.0.0", "headroom_torch.libs/libsentencepiece_train.so.0.0.0",
                          "headroom_torch/libheadroom_torch.so"], libraries
-    assert "headroom_torch/recipes/switchhead/wt103_47m.toml" in names
+    assert "headroom_torch/recipes/switchhead/wikitext103.toml" in names
 
 
 def try_out(wheel, torch, place):

@@ -18,9 +18,9 @@
 namespace headroom::cli {
 namespace papers_test {
 
+using config::Recipe;
 using cost::Paper;
 using cost::PaperItem;
-using cost::Recipe;
 
 const std::string kSource = HEADROOM_SOURCE_DIR;
 
@@ -36,7 +36,7 @@ class PapersPage : public testing::Test {
  protected:
   void SetUp() override {
     setenv("HEADROOM_HOME", kSource.c_str(), 1);
-    recipes_ = cost::list_recipes();
+    recipes_ = config::list_recipes();
   }
 
   // Whether a word that looks like the name of a recipe is one.
@@ -105,7 +105,7 @@ std::vector<std::string> items_named(const std::string& tables) {
   return items;
 }
 
-TEST_F(PapersPage, HasEveryRecipeWhereItsFirstLinesSay) {
+TEST_F(PapersPage, HasEveryRecipeWhereItsRowSays) {
   const std::map<std::string, std::string> names = {{"SwitchHead", "switchhead"},
                                                     {"SwitchHead draft", "switchhead_draft"},
                                                     {"MoA", "moa"},

@@ -19,6 +19,7 @@ NOT_RUN = {
     "headroom bench switchhead": "trains models of 47M and 262M parameters",
     "headroom bench dcformer": "trains layers of the 405M models",
 }
+PAPERS = ["switchhead", "switchhead_draft", "moa", "dcmha", "mgk"]
 AT_MOST = {"n_layers": 2, "n_decoder_layers": 2, "context_length": 24, "memory_length": 24, "d_head_hidden": 8, "n_classes": 10,
            "image_size": 8, "patch_size": 4, "n_heads": 4, "n_kv_heads": 4, "d_head": 8, "n_experts": 4, "top_k": 4,
            "window": 8, "d_hidden": 16, "generated_train": 20, "generated_validation": 5, "batch_size": 4,
@@ -126,7 +127,8 @@ def place(headroom, tmp_path_factory):
         full, = headroom.json("recipes", row["name"], "--resolved")
         file = folder / "home" / "recipes" / f"{row['name']}.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(scaled_down(full["resolved"], files))
+        heading = f"[rows.{row['name'].split('/')[1]}."
+        file.write_text(re.sub(r"^\[", heading, scaled_down(full["resolved"], files), flags=re.MULTILINE))
     return folder
 
 
@@ -194,7 +196,7 @@ def prepared(headroom, place, words, recipes):
 
 def test_each_command_of_the_papers_page_gives_a_figure(headroom, place):
     seen, failures = set(), []
-    for item in (item for paper in headroom.json("papers") for item in paper["items"]):
+    for item in (item for name in PAPERS for paper in headroom.json("recipes", "--paper", name) for item in paper["items"]):
         for command in item["commands"]:
             recipes = item["recipes"] if command.startswith("headroom analyse") else []
             if command in NOT_RUN or (command, *recipes[:1]) in seen:

@@ -14,7 +14,7 @@ LENGTH = 48  # context of the small models
 
 def command_of(paper, figure, program="analyse"):
     """The arguments of the command in the row of a paper's figure."""
-    section = PAGE.split(f"`headroom papers {paper}`")[1].split("\n## ")[0]
+    section = PAGE.split(f"`headroom recipes --paper {paper}`")[1].split("\n## ")[0]
     row = next(line for line in section.splitlines() if line.startswith(f"| {figure} |"))
     return re.search(rf"`headroom ({program} [^`]*)`", row)[1].split()
 

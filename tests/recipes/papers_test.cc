@@ -21,6 +21,7 @@ namespace headroom::cost {
 namespace papers_test {
 
 using config::Config;
+using config::Recipe;
 using Cells = std::vector<std::string>;
 using Values = std::vector<std::pair<std::string, std::string>>;  // of dotted keys
 
@@ -238,14 +239,39 @@ bool has_word(const std::string& text, const std::string& word) {
   return false;
 }
 
-// The texts of the recipe and its bases, nearest first.
-std::vector<std::string> texts_of(const std::string& recipe) {
-  std::vector<std::string> texts;
-  std::smatch base;
-  for (std::string name = recipe; !name.empty(); name = base.empty() ? "" : base[1].str()) {
-    texts.push_back(read_text_file(kSource + "/recipes/" + name + ".toml"));
-    std::regex_search(texts.back(), base, std::regex("\nbase = \"(.*)\"\n"));
+// The lines of a file of recipes from this heading to the next of a row or set; of "", to the first.
+std::string block_of(const std::filesystem::path& file, const std::string& heading) {
+  std::string block = "\n", at;
+  for (const std::string& line : lines_of(read_text_file(file))) {
+    if (line.starts_with("[rows.") || line.starts_with("[sets.")) {
+      at = line;
+    }
+    block += at == heading ? line + "\n" : "";
   }
+  return block;
+}
+
+// The texts of the row, of its sets, and of its bases, nearest first.
+std::vector<std::string> texts_of(const std::string& name) {
+  static const std::vector<Recipe> all = config::list_recipes();
+  const Recipe& recipe = *std::ranges::find(all, name, &Recipe::name);
+  const std::string row = block_of(recipe.file, "[rows." + name.substr(name.find('/') + 1) + "]");
+  std::vector<std::string> texts = {row};
+  std::smatch sets;
+  std::regex_search(row, sets, std::regex("\nsets = \\[(.*)\\]\n"));
+  const std::string names = sets[1], quoted = "\"([^\"]*)\"";
+  const std::regex one(quoted);
+  for (std::sregex_iterator at(names.begin(), names.end(), one), end; at != end; ++at) {
+    texts.push_back(block_of(recipe.file, "[sets." + (*at)[1].str() + "]"));
+  }
+  std::vector<std::string> inherited;
+  if (row.find("\nbase = ") == std::string::npos) {
+    texts.push_back(block_of(recipe.file, ""));
+  }
+  if (!recipe.base.empty()) {
+    inherited = texts_of(recipe.base);
+  }
+  texts.insert(texts.end(), inherited.begin(), inherited.end());
   return texts;
 }
 
@@ -260,13 +286,15 @@ bool says_so_in(const std::string& text, const std::string& key, const std::stri
       section = line.substr(1, line.find(']') - 1);
     }
     // The sentence may start in the line above.
-    const bool comment = hash == 0 && !line.starts_with("# paper:") && !line.starts_with("# table:") &&
-                         !line.starts_with("# row:") && !line.starts_with("# about:");
+    const bool comment = hash == 0;
     if (comment && has_word(line, value) && std::regex_search(before + line, of_paper)) {
       return true;
     }
     before = comment ? line : "";
-    if (hash != 0 && section + "." + line.substr(0, line.find(' ')) == key) {
+    const std::string set = line.substr(0, line.find(' '));
+    const std::string name = section.starts_with("rows.") || section.starts_with("sets.") ? set : section + "." + set;
+    const std::string in_braces = " " + key.substr(key.rfind('.') + 1) + " = ";
+    if (hash != 0 && (name == key || (key.starts_with(name + ".") && line.find(in_braces) != std::string::npos))) {
       sets_key = true;
       if (hash != std::string::npos && has_word(line.substr(hash), value)) {
         return true;
@@ -306,7 +334,7 @@ class Papers : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
-  const std::vector<Recipe> recipes = list_recipes();
+  const std::vector<Recipe> recipes = config::list_recipes();
   std::map<std::string, std::pair<Config, Values>> configs;
   std::map<std::string, std::set<std::string>> in_tables;  // the keys of each recipe
   for (const Printed& printed : read_tables(GetParam())) {
@@ -356,11 +384,15 @@ TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
   }
 }
 
-// "# 243,326,784 parameters" in a recipe's own text.
+// "# 243,326,784 parameters" in a recipe's own text, or at the top of the file.
 TEST(ParameterCounts, StatedByRecipesAreExact) {
   setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
-  for (const Recipe& recipe : list_recipes()) {
-    const std::string text = read_text_file(kSource + "/recipes/" + recipe.name + ".toml");
+  for (const Recipe& recipe : config::list_recipes()) {
+    const std::vector<std::string> texts = texts_of(recipe.name);
+    std::string text = texts.front();
+    if (recipe.name.starts_with("neighbours/")) {  // the only row of its file, or the file's first one
+      text += texts.at(1);
+    }
     std::smatch found;
     if (std::regex_search(text, found, std::regex("\n# ([0-9,]+) parameters"))) {
       const std::int64_t stated = std::stoll(std::regex_replace(found[1].str(), std::regex(","), ""));
@@ -384,7 +416,7 @@ double needed_gibibytes(const std::string& recipe) {
 
 TEST(RecipeMemory, AStepFits24GibibytesOrTheRecipeSaysWhatItNeeds) {
   setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
-  for (const Recipe& recipe : list_recipes()) {
+  for (const Recipe& recipe : config::list_recipes()) {
     const double needs = static_cast<double>(step_memory(config::load_config(recipe.name)).total) / (1 << 30);
     const double said = needed_gibibytes(recipe.name);
     if (needs > 24.0) {

@@ -31,10 +31,10 @@ struct Config {
   // it.
   bool vocabulary_follows_tokenizer = false;
   GivenKeys given;       // keys set in files and overrides; filled in by load_config()
-  std::string made_for;  // name of the data that the recipe or its base is meant for if it names no files; else empty
+  std::string made_for;  // the key `made_for` of the file or a base: the data that it is meant for but does not name
 
-  // Mean training losses near 5, 10, 25, 50 and 100% of the steps, from the comment "# losses: ..." of the file itself,
-  // not of its bases. Empty without such a comment, and if an override changes what is computed.
+  // Mean training losses near 5, 10, 25, 50 and 100% of the steps: the key `losses` of the file itself, not of its
+  // bases. Empty without this key, and if an override changes what is computed.
   std::vector<double> recorded_losses;
 
   // Returns the maximum number of sequences of context_length tokens per step: batch_size, or fewer if batch_tokens is
@@ -59,7 +59,19 @@ Config parse_config(std::string_view text, std::string_view origin);
 // they are relative to the current folder.
 Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides = {});
 
-// Returns the sorted names of the shipped recipes. Throws Error if their folder is not found.
+// A shipped recipe, "FOLDER/NAME", is the table [rows.NAME] of a file in recipes/FOLDER, which usually holds the rows
+// of one table of a paper. A row has the keys of a config, on top of its `base`, a recipe; without `base`, on top of
+// the file's top level, which has the settings that rows share. `sets = ["large"]` adds the keys of [sets.large]. The
+// other keys of a row describe it.
+struct Recipe {
+  std::string name;  // "switchhead/wt103_47m"; accepted wherever a config file is
+  std::filesystem::path file;
+  std::string base;                      // the row's, or else that of the top level; empty if there is none
+  std::string paper, table, row, about;  // the row's, or else those of the top level; empty if missing
+};
+
+// Returns the shipped recipes, sorted by name. Throws Error if their folder is not found.
+std::vector<Recipe> list_recipes();
 std::vector<std::string> recipe_names();
 
 // As load_config(), for a run. If train.start_from is set, the checkpoint completes `model`, so `model` and the keys

@@ -1,4 +1,4 @@
-// The commands cost, recipes and papers, which read configs without building a model.
+// The commands cost and recipes, which read configs without building a model.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -206,16 +206,16 @@ void add_cost(Program& program) {
 }
 
 struct RecipesOptions {
-  std::string filter;
+  std::string filter, paper;
   bool resolved = false;
 };
 
 // Returns the recipe of this name, or those that have the filter in their name, paper, row or description.
-std::vector<cost::Recipe> recipes_with(const std::string& filter) {
-  const std::vector<cost::Recipe> all = cost::list_recipes();
-  std::vector<cost::Recipe> found;
+std::vector<config::Recipe> recipes_with(const std::string& filter) {
+  const std::vector<config::Recipe> all = config::list_recipes();
+  std::vector<config::Recipe> found;
   std::vector<std::string> names;
-  for (const cost::Recipe& recipe : all) {
+  for (const config::Recipe& recipe : all) {
     if (recipe.name == filter) {
       return {recipe};
     }
@@ -233,8 +233,33 @@ std::vector<cost::Recipe> recipes_with(const std::string& filter) {
   return found;
 }
 
+std::string papers_text(const std::vector<cost::Paper>& papers) {
+  const std::size_t width = help_width();
+  std::string text;
+  for (const cost::Paper& paper : papers) {
+    text += (text.empty() ? "" : "\n") + wrapped(std::string(paper.title), width, 0) + "\n";
+    for (const cost::PaperItem& item : paper.items) {
+      text += "\n" + wrapped(fmt::format("{}: {}", item.item, item.shows), width, 2) + "\n";
+      if (!item.recipes.empty()) {
+        text += "  " + wrapped(std::string(item.recipes), width - 2, 2) + "\n";
+      }
+      text += "  " + wrapped(std::string(item.how), width - 2, 2) + "\n";
+    }
+  }
+  return text;
+}
+
 int run_recipes(const RecipesOptions& options, const Output& output) {
-  const std::vector<cost::Recipe> recipes = recipes_with(options.filter);
+  if (!options.paper.empty()) {
+    if (!options.filter.empty() || options.resolved) {
+      user_error("recipes: --paper cannot be combined with FILTER or --resolved");
+    }
+    const std::vector<cost::Paper> papers = cost::papers_named(options.paper);
+    output.text(papers_text(papers));
+    output.document(cost::papers_json(papers, config::list_recipes()));
+    return 0;
+  }
+  const std::vector<config::Recipe> recipes = recipes_with(options.filter);
   if (options.resolved && recipes.size() != 1) {
     user_error("recipes: --resolved: prints one recipe, but {} match; give its name", recipes.size());
   }
@@ -254,42 +279,15 @@ void add_recipes(Program& program) {
   auto options = std::make_shared<RecipesOptions>();
   CLI::App& command =
       program.add(program.root(), "recipes", "List the shipped configs, with their papers and table rows.",
-                  "headroom recipes listops\n  headroom recipes moa/wmt14_ende_8k8e128d --resolved > mine.toml",
+                  "headroom recipes listops\n  headroom recipes moa/wmt14_ende_8k8e128d --resolved > mine.toml\n  "
+                  "headroom recipes --paper switchhead",
                   [&program, options] { return run_recipes(*options, program.output()); });
   command.add_option("FILTER", options->filter, "only recipes with this in their name, paper, row or description")
       ->type_name("");
   command.add_flag("--resolved", options->resolved,
                    "print the recipe as a complete config, with the keys of its bases and the defaults");
-}
-
-std::string papers_text(const std::vector<cost::Paper>& papers) {
-  const std::size_t width = help_width();
-  std::string text;
-  for (const cost::Paper& paper : papers) {
-    text += (text.empty() ? "" : "\n") + wrapped(std::string(paper.title), width, 0) + "\n";
-    for (const cost::PaperItem& item : paper.items) {
-      text += "\n" + wrapped(fmt::format("{}: {}", item.item, item.shows), width, 2) + "\n";
-      if (!item.recipes.empty()) {
-        text += "  " + wrapped(std::string(item.recipes), width - 2, 2) + "\n";
-      }
-      text += "  " + wrapped(std::string(item.how), width - 2, 2) + "\n";
-    }
-  }
-  return text;
-}
-
-void add_papers(Program& program) {
-  auto name = std::make_shared<std::string>();
-  CLI::App& command = program.add(
-      program.root(), "papers",
-      "List the tables, figures and protocols of the papers, with the recipes and command that reproduce each.",
-      "headroom papers switchhead", [&program, name] {
-        const std::vector<cost::Paper> papers = cost::papers_named(*name);
-        program.output().text(papers_text(papers));
-        program.output().document(cost::papers_json(papers, cost::list_recipes()));
-        return 0;
-      });
-  command.add_option("NAME", *name, "switchhead, switchhead_draft, moa, dcmha or mgk (default: all)")->type_name("");
+  add_text(command, "--paper", options->paper, "switchhead|switchhead_draft|moa|dcmha|mgk",
+           "list a paper's tables, figures and protocols, with the recipes and command that reproduce each");
 }
 
 }  // namespace
@@ -297,7 +295,6 @@ void add_papers(Program& program) {
 void add_cost_commands(Program& program) {
   add_cost(program);
   add_recipes(program);
-  add_papers(program);
 }
 
 }  // namespace headroom::cli

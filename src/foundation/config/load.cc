@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <iterator>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -46,8 +45,31 @@ std::string nearest_recipe(const std::string& wrong, const std::vector<std::stri
 
 struct Source {
   fs::path path;
-  bool recipe = false;  // a shipped recipe, given by name
+  std::optional<std::string> row = {};  // of a file of recipes; "": the settings that its rows share
+
+  // The origin of values in messages: "recipes/switchhead/wikitext103.toml#wt103_47m".
+  std::string origin() const { return path.string() + (row.value_or("").empty() ? "" : "#" + *row); }
 };
+
+// Returns what to do about an unknown name of a config.
+std::string hint(const std::string& wrong) {
+  std::vector<std::string> names;
+  try {
+    names = recipe_names();
+  } catch (const Error&) {  // no recipes are installed
+  }
+  const std::string folder = wrong.ends_with('/') ? wrong : wrong + "/";
+  if (const auto n = std::ranges::count_if(names, [&](const auto& name) { return name.starts_with(folder); }); n > 0) {
+    return fmt::format("; `headroom recipes {}` lists the {} recipes of this folder", folder, n);
+  }
+  if (const std::string close = nearest_recipe(wrong, names); !close.empty()) {
+    return ", did you mean " + close + "?";
+  }
+  const std::string download = download_hint(wrong);
+  return !download.empty()
+             ? download
+             : "; `headroom recipes` lists the recipes, and `headroom import` converts a downloaded model";
+}
 
 // Finds a config by its path relative to `folder`, or a recipe by its name. Error messages start with `prefix`.
 Source find_config(const std::string& path_or_recipe, const fs::path& folder, const std::string& prefix) {
@@ -56,55 +78,26 @@ Source find_config(const std::string& path_or_recipe, const fs::path& folder, co
   if (fs::is_regular_file(path, error)) {
     return {.path = path};
   }
-  std::vector<std::string> names;
   try {
-    names = recipe_names();
+    if (const std::optional<fs::path> file = detail::file_of_recipe(path_or_recipe)) {
+      return {.path = *file, .row = path_or_recipe.substr(path_or_recipe.rfind('/') + 1)};
+    }
+  } catch (const UserError&) {
+    throw;
   } catch (const Error&) {  // no recipes are installed
   }
-  if (std::find(names.begin(), names.end(), path_or_recipe) != names.end()) {
-    return {.path = fs::path(home_folder()) / "recipes" / (path_or_recipe + ".toml"), .recipe = true};
-  }
-  const std::string close = nearest_recipe(path_or_recipe, names);
-  std::string hint = close.empty() ? download_hint(path_or_recipe) : ", did you mean " + close + "?";
-  if (hint.empty()) {
-    hint = "; `headroom recipes` lists the recipes, and `headroom import` converts a downloaded model";
-  }
   user_error("{}{}: {} a recipe's name{}", prefix, path_or_recipe,
-             fs::is_directory(path, error) ? "is a directory, neither a TOML file nor" : "is neither a file nor", hint);
+             fs::is_directory(path, error) ? "is a directory, neither a TOML file nor" : "is neither a file nor",
+             hint(path_or_recipe));
 }
 
-// The values of one config file, without inherited values.
+// The values of one config file or row, without inherited values.
 struct Layer {
   Source source;
-  toml::table values;
-  std::string made_for;
-  std::vector<double> recorded_losses;
+  std::vector<toml::table> values;  // the row's sets before its own
+  std::string made_for = {};
+  std::vector<double> losses = {};
 };
-
-// Returns the data set that a recipe was made for: "the files of C4" if its text has the comment "Set data.train and
-// data.validation to the files of C4; without them ..."; empty without such a comment.
-std::string made_for(std::string_view text) {
-  constexpr std::string_view kRemark = "Set data.train and data.validation to ";
-  const std::size_t at = text.find(kRemark);
-  if (at == std::string_view::npos) {
-    return "";
-  }
-  text.remove_prefix(at + kRemark.size());
-  return std::string(text.substr(0, std::min(text.find_first_of(";\n"), text.size())));
-}
-
-// Returns the figures of the comment "# losses: 5.1 4.2 ..."; empty without one, or if it holds anything else.
-std::vector<double> recorded_losses(std::string_view text) {
-  constexpr std::string_view kRemark = "\n# losses: ";
-  const std::size_t at = text.find(kRemark);
-  if (at == std::string_view::npos) {
-    return {};
-  }
-  text.remove_prefix(at + kRemark.size());
-  std::istringstream line{std::string(text.substr(0, text.find('\n')))};
-  std::vector<double> losses{std::istream_iterator<double>(line), {}};
-  return line.eof() ? losses : std::vector<double>();
-}
 
 // Returns whether the key affects only what a run records, or its results only by rounding or chance.
 bool keeps_losses(std::string_view key) {
@@ -122,28 +115,10 @@ bool keeps_losses(std::string_view key) {
          std::find(std::begin(kKeys), std::end(kKeys), key.substr(kTrain.size())) != std::end(kKeys);
 }
 
-// Removes the key `base` from the values and returns the config that it names; nullopt if there is no such key.
-std::optional<Source> take_base(Layer& layer) {
-  const std::string origin = layer.source.path.string();
-  const toml::node* const base = layer.values.get("base");
-  if (base == nullptr) {
-    return std::nullopt;
-  }
-  const std::string prefix = fmt::format("{}:{}: base: ", origin, base->source().begin.line);
-  if (!base->is_string() || base->as_string()->get().empty()) {
-    user_error("{}must be a TOML file or a recipe's name, got {}", prefix, detail::shown(*base));
-  }
-  const std::string name = base->as_string()->get();
-  layer.values.erase("base");
-  return find_config(name, layer.source.path.parent_path(), prefix);
-}
-
-// Returns the file's values and its text. If the file is not a config, the error states what it is.
-std::pair<toml::table, std::string> read_file(const fs::path& path) {
+// Returns the file's values. If the file is not a config, the error states what it is.
+toml::table read_file(const fs::path& path) {
   try {
-    std::string text = read_text_file(path, kLargestConfig);
-    toml::table values = detail::parse_toml(text, path.string());
-    return {std::move(values), std::move(text)};
+    return detail::parse_toml(read_text_file(path, kLargestConfig), path.string());
   } catch (const UserError& error) {
     if (path.extension() == ".toml") {
       throw;
@@ -158,28 +133,98 @@ std::pair<toml::table, std::string> read_file(const fs::path& path) {
   }
 }
 
+// Returns "file.toml:3: ", the place of a key.
+std::string place_of(const toml::table& values, std::string_view key, const std::string& origin) {
+  return fmt::format("{}:{}: ", origin, values.find(key)->first.source().begin.line);
+}
+
+// Returns the value of a key that is not part of the config; `Value()` if the key is not set.
+template <class Value>
+Value own_value(const toml::table& values, std::string_view key, const std::string& origin, std::string_view expected) {
+  const auto at = values.find(key);
+  if (at == values.end()) {
+    return {};
+  }
+  const toml::node& node = at->second;
+  Value value;
+  bool valid = false;
+  if constexpr (std::is_same_v<Value, std::string>) {
+    value = node.value<std::string>().value_or("");
+    valid = !value.empty();
+  } else if (const toml::array* const elements = node.as_array()) {
+    for (const toml::node& element : *elements) {
+      if (const auto one = element.value<typename Value::value_type>()) {
+        value.push_back(*one);
+      }
+    }
+    valid = value.size() == elements->size();
+  }
+  if (!valid) {
+    user_error("{}{}: must be {}, got {}", place_of(values, key, origin), key, expected, detail::shown(node));
+  }
+  return value;
+}
+
+// Reads one layer, and sets `next` to the config that it inherits from.
+Layer read_layer(const Source& source, std::optional<Source>& next) {
+  toml::table file = read_file(source.path);
+  const std::string origin = source.origin();
+  Layer layer{.source = source, .values = {}};
+  const toml::table* const rows = file["rows"].as_table();
+  if (rows != nullptr && !source.row) {
+    user_error("{}: holds recipes; expected the name of one, such as {}/{}", origin,
+               fs::absolute(source.path).parent_path().filename().string(), rows->begin()->first.str());
+  }
+  next.reset();
+  layer.made_for = own_value<std::string>(file, "made_for", origin, "a string");
+  if (const std::string row = source.row.value_or(""); !row.empty()) {
+    next = {.path = source.path, .row = ""};
+    toml::table values = *file["rows"][row].as_table();
+    for (const std::string& name :
+         own_value<std::vector<std::string>>(values, "sets", origin, "names of sets of this file")) {
+      const toml::table* const set = file["sets"][name].as_table();
+      if (set == nullptr) {
+        user_error("{}: sets: the file has no set {}", origin, name);
+      }
+      layer.values.push_back(*set);
+    }
+    layer.values.push_back(std::move(values));
+  } else {
+    layer.values.push_back(std::move(file));
+  }
+  toml::table& values = layer.values.back();
+  if (const auto own = own_value<std::string>(values, "made_for", origin, "a string"); !own.empty()) {
+    layer.made_for = own;
+  }
+  layer.losses = own_value<std::vector<double>>(values, "losses", origin, "a list of numbers");
+  if (const auto base = own_value<std::string>(values, "base", origin, "a TOML file or a recipe's name");
+      !base.empty()) {
+    next = find_config(base, source.path.parent_path(), place_of(values, "base", origin) + "base: ");
+  }
+  for (const char* const key : {"base", "sets", "rows", "paper", "table", "row", "about", "made_for", "losses"}) {
+    values.erase(key);
+  }
+  return layer;
+}
+
 // Returns the inheritance chain of a config, base first.
 std::vector<Layer> read_layers(const Source& first) {
   std::vector<Layer> layers;
   std::vector<std::string> chain;
   for (std::optional<Source> next = first; next;) {
+    const Source source = *next;
     std::error_code ignored;
     const bool seen = std::any_of(layers.begin(), layers.end(), [&](const Layer& layer) {
-      return fs::equivalent(layer.source.path, next->path, ignored);
+      return layer.source.row == source.row && fs::equivalent(layer.source.path, source.path, ignored);
     });
-    chain.push_back(next->path.lexically_normal().string());
+    chain.push_back(Source{source.path.lexically_normal(), source.row}.origin());
     if (seen) {
-      user_error("{}: base: circular inheritance: {}", first.path.string(), fmt::join(chain, " -> "));
+      user_error("{}: base: circular inheritance: {}", first.origin(), fmt::join(chain, " -> "));
     }
     if (layers.size() == kLongestChain) {
-      user_error("{}: base: must lead to at most {} configs, got more", first.path.string(), kLongestChain - 1);
+      user_error("{}: base: must lead to at most {} configs, got more", first.origin(), kLongestChain - 1);
     }
-    auto [values, text] = read_file(next->path);
-    layers.push_back({.source = *next,
-                      .values = std::move(values),
-                      .made_for = made_for(text),
-                      .recorded_losses = recorded_losses(text)});
-    next = take_base(layers.back());
+    layers.push_back(read_layer(source, next));
   }
   std::reverse(layers.begin(), layers.end());
   return layers;
@@ -226,35 +271,17 @@ void shorten_warmup(TrainOptions& train, const GivenKeys& given) {
   }
 }
 
-}  // namespace
-
-std::vector<std::string> recipe_names() {
-  const fs::path folder = fs::path(home_folder()) / "recipes";
-  std::vector<std::string> names;
-  const std::error_code error = walk_folder(folder, [&](const fs::directory_entry& entry) {
-    if (entry.path().extension() == ".toml") {
-      names.push_back(entry.path().lexically_relative(folder).replace_extension().generic_string());
-    }
-    return true;
-  });
-  if (error) {
-    fail("{}: cannot be listed: {}", folder.string(), error.message());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-namespace {
-
 Config read_config(const Source& source, const std::vector<std::string>& overrides) {
   Config config;
   for (const Layer& layer : read_layers(source)) {
-    const fs::path folder = layer.source.recipe ? fs::path() : fs::absolute(layer.source.path).parent_path();
-    detail::read_onto(config, layer.values, layer.source.path.string(), folder);
+    const fs::path folder = layer.source.row ? fs::path() : fs::absolute(layer.source.path).parent_path();
+    for (const toml::table& values : layer.values) {
+      detail::read_onto(config, values, layer.source.origin(), folder);
+    }
     if (!layer.made_for.empty()) {
       config.made_for = layer.made_for;
     }
-    config.recorded_losses = layer.recorded_losses;
+    config.recorded_losses = layer.losses;
   }
   change(config, overrides, "--set");
   return config;
@@ -265,14 +292,14 @@ Config read_config(const Source& source, const std::vector<std::string>& overrid
 Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides) {
   const Source source = find_config(path_or_recipe, {}, "");
   Config config = read_config(source, overrides);
-  check(config, source.path.string());
+  check(config, source.origin());
   return config;
 }
 
 Config load_run_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides) {
   const Source source = find_config(path_or_recipe, {}, "");
   Config config = read_config(source, overrides);
-  const std::string name = source.path.string();
+  const std::string name = source.origin();
   config.train.start_from.empty() ? check(config, name) : detail::check_apart_from_model(config, name);
   return config;
 }

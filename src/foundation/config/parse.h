@@ -47,6 +47,9 @@ std::string current_name(const std::string& dotted);
 // table, or a similar key elsewhere. Returns "" if there is none.
 std::string nearest_key(const Table& all, const std::string& table, std::string_view wrong);
 
+// Returns the file that holds the recipe of this name; nullopt if there is none.
+std::optional<std::filesystem::path> file_of_recipe(std::string_view name);
+
 // Returns whether a place in GivenKeys is a command-line option instead of a file.
 bool is_option(std::string_view place);
 

@@ -20,7 +20,7 @@ struct NamedConfig {
   std::string family = {};  // the family of model sizes (scaling.h); empty: none
 };
 
-// Loads each config with config::load_config and names it after its file: "recipes/demo/dense_h8.toml" and
+// Loads each config with config::load_config and names it after its file: "mine/dense_h8.toml" and
 // "demo/dense_h8" both become "dense_h8". Files of the same name are prefixed with their folder's name: "a.dense",
 // "b.dense".
 std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_recipes,

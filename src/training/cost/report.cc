@@ -273,9 +273,9 @@ std::string match_summary(const MatchResult& result) {
   return text;
 }
 
-Json recipes_json(const std::vector<Recipe>& recipes) {
+Json recipes_json(const std::vector<config::Recipe>& recipes) {
   Json list = Json::array();
-  for (const Recipe& recipe : recipes) {
+  for (const config::Recipe& recipe : recipes) {
     list.push_back({{"name", recipe.name},
                     {"file", recipe.file.string()},
                     {"paper", recipe.paper},
@@ -286,9 +286,9 @@ Json recipes_json(const std::vector<Recipe>& recipes) {
   return list;
 }
 
-std::string recipes_table(const std::vector<Recipe>& recipes) {
+std::string recipes_table(const std::vector<config::Recipe>& recipes) {
   std::vector<Cells> rows = {{"name", "paper", "table", "about"}};
-  for (const Recipe& recipe : recipes) {
+  for (const config::Recipe& recipe : recipes) {
     rows.push_back({recipe.name, recipe.paper, recipe.table, recipe.about});
   }
   return text_table(rows, {true, true, true, true});

@@ -46,7 +46,7 @@ Json match_json(const MatchResult& result);
 std::string match_summary(const MatchResult& result);
 
 // [{name, file, paper, table, row, about}]
-Json recipes_json(const std::vector<Recipe>& recipes);
-std::string recipes_table(const std::vector<Recipe>& recipes);
+Json recipes_json(const std::vector<config::Recipe>& recipes);
+std::string recipes_table(const std::vector<config::Recipe>& recipes);
 
 }  // namespace headroom::cost

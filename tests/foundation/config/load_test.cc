@@ -22,8 +22,7 @@ class LoadConfig : public testing::Test {
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
     before_ = fs::current_path();
-    put("recipes/demo/small.toml", "[model]\nn_layers = 2\n");
-    put("recipes/demo/large.toml", "[model]\nn_layers = 20\n");
+    put("recipes/demo/sizes.toml", "[rows.small]\nmodel.n_layers = 2\n[rows.large]\nmodel.n_layers = 20\n");
     put("recipes/notes.txt", "no recipe");
     fs::create_directories(folder_ / "here");
     fs::current_path(folder_ / "here");
@@ -45,7 +44,7 @@ TEST_F(LoadConfig, FindsFilesAndRecipes) {
   put("here/mine.toml", "[model]\nn_layers = 3\n");
   EXPECT_EQ(load_config("mine.toml").model.n_layers, 3);
   EXPECT_EQ(load_config("demo/small").model.n_layers, 2);
-  EXPECT_EQ(load_config((folder_ / "recipes/demo/large.toml").string()).model.n_layers, 20);
+  EXPECT_EQ(load_config("demo/large").model.n_layers, 20);
   EXPECT_EQ(recipe_names(), (std::vector<std::string>{"demo/large", "demo/small"}));
 }
 
@@ -101,6 +100,10 @@ TEST_F(LoadConfig, SuggestsTheNearestName) {
   EXPECT_EQ(suggestion("elsewhere.toml"), "");
   EXPECT_EQ(suggestion(folder_.string()), "");
   EXPECT_EQ(suggestion("../demo/small"), "demo/small");
+  for (const std::string folder : {"demo", "demo/"}) {  // every recipe of it may be meant
+    const std::string message = complaint_of([&] { load_config(folder); });
+    EXPECT_TRUE(message.ends_with("; `headroom recipes demo/` lists the 2 recipes of this folder")) << message;
+  }
   ::setenv("HEADROOM_HOME", "/nowhere", 1);
   EXPECT_EQ(suggestion("demo/small"), "");
 }
@@ -169,34 +172,66 @@ TEST_F(LoadConfig, NamesOfFilesAreRelativeToTheFile) {
   config = load_config("other/of_mine.toml");
   EXPECT_EQ(config.data.train.front(), here + "/runs/a/*.txt");
   EXPECT_EQ(config.data.validation, std::vector<std::string>{here + "/other/x.txt"});
-  put("recipes/demo/with_data.toml", "[data]\ntrain = [\"mnist/x\"]\nvalidation = [\"mnist/y\"]\n");
+  put("recipes/demo/data.toml", "[data]\ntrain = [\"mnist/x\"]\n[rows.with_data]\nmodel.n_layers = 3\n");
   EXPECT_EQ(load_config("demo/with_data").data.train, std::vector<std::string>{here + "/mnist/x"});
-  put("recipes/demo/row_with_data.toml", "base = \"demo/with_data\"\n[model]\nn_layers = 3\n");
-  EXPECT_EQ(load_config("demo/row_with_data").data.train, std::vector<std::string>{here + "/mnist/x"});
 }
 
-TEST_F(LoadConfig, KnowsWhatDataARecipeIsFor) {
-  put("recipes/demo/of_a_paper.toml",
-      "# paper: X\n# Set data.train and data.validation to the files of C4; without them another.\n[model]\nn_layers = "
-      "2\n");
-  EXPECT_EQ(load_config("demo/of_a_paper").made_for, "the files of C4");
-  EXPECT_EQ(load_config("demo/small").made_for, "");
-  put("recipes/demo/row.toml", "# paper: X\nbase = \"demo/of_a_paper\"\n[model]\nn_layers = 3\n");
-  EXPECT_EQ(load_config("demo/row").made_for, "the files of C4");
-  put("recipes/demo/of_another.toml",
-      "# Set data.train and data.validation to the Pile.\nbase = \"demo/of_a_paper\"\n");
-  EXPECT_EQ(load_config("demo/of_another").made_for, "the Pile.");
+TEST_F(LoadConfig, ARowChangesItsSetsAndTheseItsBase) {
+  put("recipes/paper/table1.toml",
+      "paper = \"P\"\nmade_for = \"the files of C4\"\n[model]\nn_layers = 2\nd_model = 96\n"
+      "[sets.wide]\nmodel = { d_model = 48, context_length = 8 }\n[sets.long]\nmodel.context_length = 9\n"
+      "[rows.a]\nrow = \"R=1, k=2\"\ntable = \"3\"\nabout = \"A\"\n"
+      "[rows.b]\npaper = \"Q\"\nmade_for = \"the Pile\"\nsets = [\"wide\", \"long\"]\nmodel.d_model = 24\n"
+      "[rows.c]\nbase = \"paper/b\"\nmodel.n_layers = 5\n[rows.d]\nbase = \"demo/large\"\n");
+  const auto sizes = [](const std::string& name) {
+    const ModelOptions m = load_config(name).model;
+    return std::vector<std::int64_t>{m.n_layers, m.d_model, m.context_length};
+  };
+  const std::int64_t d_model = ModelOptions().d_model, context = ModelOptions().context_length;
+  EXPECT_EQ(sizes("paper/a"), (std::vector<std::int64_t>{2, 96, context}));
+  EXPECT_EQ(sizes("paper/b"), (std::vector<std::int64_t>{2, 24, 9}));
+  EXPECT_EQ(sizes("paper/c"), (std::vector<std::int64_t>{5, 24, 9}));
+  EXPECT_EQ(sizes("paper/d"), (std::vector<std::int64_t>{20, d_model, context})) << "not on top of its file";
+  EXPECT_EQ(load_config("paper/a").made_for, "the files of C4");
+  EXPECT_EQ(load_config("paper/b").made_for, "the Pile");
+  EXPECT_EQ(load_config("paper/d").made_for, "the files of C4");
+  const std::vector<Recipe> recipes = list_recipes();
+  ASSERT_EQ(recipes.size(), 6U);
+  const Recipe &a = recipes[2], &c = recipes[4];
+  EXPECT_EQ(a.name, "paper/a");
+  EXPECT_EQ(a.file, folder_ / "recipes/paper/table1.toml");
+  EXPECT_EQ(a.paper + "|" + a.table + "|" + a.row + "|" + a.about + "|" + a.base, "P|3|R=1, k=2|A|");
+  EXPECT_EQ(recipes[3].paper, "Q");
+  EXPECT_EQ(c.base, "paper/b");
+  const std::string file = "../recipes/paper/table1.toml";
+  EXPECT_EQ(suggestion_of(complaint_of([&] { load_config(file); })), "");
+  EXPECT_TRUE(complaint_of([&] { load_config(file); }).ends_with("such as paper/a"));
+  EXPECT_EQ(load_config("paper/c").given.at("model.n_layers"), (folder_ / "recipes/paper/table1.toml#c:21").string());
+}
+
+TEST_F(LoadConfig, RefusesAWrongRow) {
+  put("recipes/paper/wrong.toml",
+      "[rows.set]\nsets = [\"none\"]\n[rows.sets]\nsets = 3\n[rows.key]\nmodel.n_layer = 3\n[rows.losses]\nlosses = "
+      "[1, \"a\"]\n[rows.itself]\nbase = \"paper/itself\"\n");
+  const auto place = [&](const std::string& name) {
+    const std::string complaint = complaint_of([&] { load_config("paper/" + name); });
+    return complaint.substr(complaint.find('#') + 1,
+                            complaint.find(": ", complaint.find(": ") + 2) - complaint.find('#') - 1);
+  };
+  EXPECT_EQ(place("set"), "set: sets");
+  EXPECT_EQ(place("sets"), "sets:4: sets");
+  EXPECT_EQ(place("key"), "key:6: model.n_layer");
+  EXPECT_EQ(place("losses"), "losses:8: losses");
+  EXPECT_EQ(place("itself"), "itself: base");
 }
 
 TEST_F(LoadConfig, RecordedLossesAreTheFilesOwnAndEndWithAnOverride) {
-  put("here/losses.toml", "# about: x\n# losses: 5 4.5 4 3.5 3\n[train]\nsteps = 40\n");
+  put("here/losses.toml", "losses = [5, 4.5, 4, 3.5, 3]\n[train]\nsteps = 40\n");
   put("here/heir.toml", "base = \"losses.toml\"\n");
-  put("here/wrong.toml", "# about: x\n# losses: 5 4.5 four\n");
   EXPECT_EQ(load_config("losses.toml").recorded_losses, (std::vector<double>{5, 4.5, 4, 3.5, 3}));
   EXPECT_EQ(load_config("losses.toml", {"train.seed=2", "train.threads=1"}).recorded_losses.size(), 5u);
   EXPECT_TRUE(load_config("losses.toml", {"train.learning_rate=0.1"}).recorded_losses.empty());
   EXPECT_TRUE(load_config("heir.toml").recorded_losses.empty());
-  EXPECT_TRUE(load_config("wrong.toml").recorded_losses.empty());
 }
 
 TEST_F(LoadConfig, ChangesReadBackOnTopOfTheirBase) {

@@ -413,14 +413,13 @@ TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
 
 TEST(LoadConfigs, NamesAreFileNames) {
   setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
-  const std::vector<NamedConfig> configs = load_configs(
-      {"demo/dense_h2", HEADROOM_SOURCE_DIR "/recipes/demo/dense_h8.toml", "demo/switchhead_h2"}, {"train.steps=103"});
+  const std::vector<NamedConfig> configs =
+      load_configs({"demo/dense_h2", "demo/dense_h8", "demo/switchhead_h2"}, {"train.steps=103"});
   ASSERT_EQ(configs.size(), 3u);
   EXPECT_EQ(configs[0].name, "dense_h2");
   EXPECT_EQ(configs[1].name, "dense_h8");
   EXPECT_EQ(configs[2].config.train.steps, 103);
-  const std::vector<NamedConfig> same =
-      load_configs({"demo/dense_h2", HEADROOM_SOURCE_DIR "/recipes/demo/dense_h2.toml"});
+  const std::vector<NamedConfig> same = load_configs({"demo/dense_h2", "small/dense_h2"});
   EXPECT_EQ(same[0].name, "demo.dense_h2");
 }
 

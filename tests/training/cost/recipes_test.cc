@@ -21,10 +21,6 @@
 namespace headroom::cost {
 namespace recipes_test {
 
-namespace fs = std::filesystem;
-
-const std::string kFolder = std::string(HEADROOM_SOURCE_DIR) + "/recipes";
-
 // Exact sizes of the papers' models. The printed sizes of models with relative positions and one scale per layer
 // (Transformer-XL) include an unused scalar per layer: `unused` scalars are subtracted here. The widths of MoA 262M, of
 // gated heads, of the 307M model and of heads with a shared selection were found by match, not printed.
@@ -69,52 +65,69 @@ const std::vector<std::pair<Size, std::vector<const char*>>> kSizes = {
     {{47'247'096}, {"table1_vkqo"}},
 };
 
+std::vector<config::Recipe> shipped() {
+  setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
+  return config::list_recipes();
+}
+
+// The keys that the row itself or one of its sets gives.
+std::vector<std::string> own_keys(const config::Config& config, const config::Recipe& recipe) {
+  const std::string origin = "#" + recipe.name.substr(recipe.name.find('/') + 1) + ":";
+  std::vector<std::string> keys;
+  for (const auto& [key, place] : config.given) {
+    if (place.find(origin) != std::string::npos) {
+      keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
 TEST(Recipes, EveryOneLoadsAndNamesItsRow) {
-  for (const Recipe& listed : list_recipes(kFolder)) {
+  for (const config::Recipe& listed : shipped()) {
     EXPECT_NO_THROW(cost_json(listed.name, recipe(listed.name))) << listed.name;
-    EXPECT_FALSE(listed.paper.empty() || listed.about.empty()) << listed.name << " lacks # paper: or # about:";
+    EXPECT_FALSE(listed.paper.empty() || listed.about.empty()) << listed.name << " lacks paper or about";
     // demo, zoo and small are not from papers; neighbours are one size of each paper.
     const bool of_a_table = !listed.name.starts_with("demo/") && !listed.name.starts_with("zoo/") &&
                             !listed.name.starts_with("small/") && !listed.name.starts_with("scale/") &&
                             !listed.name.starts_with("neighbours/");
-    EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty()))
-        << listed.name << " lacks # table: or # row:";
+    EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty())) << listed.name << " lacks table or row";
   }
 }
 
-// The recipe's base; empty if it has none.
-std::string base_of(const std::string& name) {
-  const std::string text = read_text_file(fs::path(kFolder) / (name + ".toml"));
-  std::smatch found;
-  return std::regex_search(text, found, std::regex("\nbase = \"(.*)\"\n")) ? found[1].str() : "";
-}
-
+// Rows that neither repeat what they inherit nor lead through more than two bases.
 TEST(Recipes, SetOnlyKeysThatDifferFromTheirBase) {
   const auto values_of = [](const config::Config& config) {
     const auto values = config::flatten(config);
     return std::map<std::string, std::string>(values.begin(), values.end());
   };
-  for (const Recipe& listed : list_recipes(kFolder)) {
-    const std::string base = base_of(listed.name);
-    if (base.empty()) {
+  std::map<std::string, config::Recipe> all;
+  std::map<std::filesystem::path, std::string> tops;  // by file, the row that sets nothing: what the others inherit
+  for (const config::Recipe& listed : shipped()) {
+    all.emplace(listed.name, listed);
+    if (listed.base.empty() && own_keys(recipe(listed.name), listed).empty()) {
+      tops.emplace(listed.file, listed.name);
+    }
+  }
+  for (const auto& [name, listed] : all) {
+    const std::string base = listed.base.empty() ? tops[listed.file] : listed.base;
+    if (base.empty() || base == name) {
       continue;
     }
-    const config::Config config = recipe(listed.name), inherited = recipe(base);
+    const config::Config config = recipe(name), inherited = recipe(base);
     const auto values = values_of(config), old = values_of(inherited);
-    for (const auto& [key, place] : config.given) {
-      const bool own = place.find("/" + listed.name + ".toml:") != std::string::npos;
-      EXPECT_FALSE(own && inherited.given.contains(key) && values.at(key) == old.at(key))
-          << place << ": " << key << " repeats " << base;
+    for (const std::string& key : own_keys(config, listed)) {
+      EXPECT_FALSE(inherited.given.contains(key) && values.at(key) == old.at(key))
+          << config.given.at(key) << ": " << key << " repeats " << base;
     }
-    const std::string of_base = base_of(base);
-    EXPECT_TRUE(of_base.empty() || base_of(of_base).empty()) << listed.name << ": more than two bases in a row";
+    const std::string of_base = all.at(base).base;
+    EXPECT_TRUE(of_base.empty() || all.at(of_base).base.empty()) << name << ": more than two bases in a row";
   }
 }
 
 // The recipes of a folder whose names contain `part`; at least one.
 std::map<std::string, config::Config> recipes_with(const std::string& folder, const std::string& part) {
   std::map<std::string, config::Config> found;
-  for (const Recipe& listed : list_recipes(kFolder)) {
+  for (const config::Recipe& listed : shipped()) {
     if (listed.name.starts_with(folder + "/") && listed.name.find(part) != std::string::npos) {
       found.emplace(listed.name, recipe(listed.name));
     }
@@ -366,26 +379,6 @@ TEST(Recipes, ExclusiveAttentionAndAlibiHaveTheirSizes) {
   EXPECT_EQ(count_parameters(recipe("neighbours/exclusive_0b7").model), 50304 * d + 24 * (12 * d * d + 4 * d) + 2 * d);
   EXPECT_EQ(count_parameters(recipe("neighbours/alibi_books").model),
             28996 * w + 16 * (12 * w * w + 9 * w + 4 * w) + 2 * w);
-}
-
-TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
-  const tiny::Folder folder;
-  fs::create_directories(folder / "b");
-  std::ofstream(folder / "b" / "one.toml") << "# paper: P\r\n# table: 3\n#\n# row: R=1, k=2\n# about: A\n\n# row: no\n";
-  std::ofstream(folder / "a.toml") << "[model]\n# paper: no\n";
-  std::ofstream(folder / "notes.txt") << "# paper: no\n";
-  const std::vector<Recipe> recipes = list_recipes(folder.path());
-  ASSERT_EQ(recipes.size(), 2u);
-  EXPECT_EQ(recipes[0].name, "a");
-  EXPECT_EQ(recipes[0].paper, "");
-  EXPECT_EQ(recipes[1].name, "b/one");
-  EXPECT_EQ(recipes[1].file, folder / "b" / "one.toml");
-  EXPECT_EQ(recipes[1].paper, "P");
-  EXPECT_EQ(recipes[1].table, "3");
-  EXPECT_EQ(recipes[1].row, "R=1, k=2");
-  EXPECT_EQ(recipes[1].about, "A");
-  fs::remove_all(folder.path());
-  EXPECT_THROW(list_recipes(folder.path()), UserError);
 }
 
 }  // namespace recipes_test

@@ -90,7 +90,7 @@ TEST_F(Report, MatchJsonHoldsAConfigThatCanBeRun) {
 }
 
 TEST_F(Report, RecipesAreListedWithTheirRows) {
-  const std::vector<Recipe> recipes = list_recipes();
+  const std::vector<config::Recipe> recipes = config::list_recipes();
   const Json json = recipes_json(recipes);
   ASSERT_EQ(json.size(), recipes.size());
   bool found = false;

@@ -30,9 +30,9 @@ TEST(RecordedLosses, StateTheDifferenceOfARun) {
             "step 50 (25%): training loss 9, 0.5 below the recorded 9.5");
 }
 
-TEST(RecordedLosses, TheCommentHasTheLossesThatARunIsComparedWith) {
-  EXPECT_EQ(recorded_comment(history_until(200), 200), "# losses: 9.8 9.6 9 8 6");
-  EXPECT_EQ(recorded_comment(history_until(100), 200), "");
+TEST(RecordedLosses, TheKeyHasTheLossesThatARunIsComparedWith) {
+  EXPECT_EQ(losses_key(history_until(200), 200), "losses = [9.8, 9.6, 9, 8, 6]");
+  EXPECT_EQ(losses_key(history_until(100), 200), "");
 }
 
 // Shorter runs log less often than every 5% of the steps: the next logged line counts.
@@ -41,7 +41,7 @@ TEST(RecordedLosses, FollowTheLinesThatAreLogged) {
   for (const std::int64_t step : {30, 60, 90, 120, 150, 180, 200}) {
     history.training.push_back({.step = step, .loss = 5.0});
   }
-  EXPECT_EQ(recorded_comment(history, 200), "") << "5 and 10% fall on one line";
+  EXPECT_EQ(losses_key(history, 200), "") << "5 and 10% fall on one line";
 }
 
 // The mean over 60 steps is not the loss at 50%.
@@ -58,7 +58,7 @@ TEST(RecordedLosses, OfFewStepsAreThoseOfSingleSteps) {
   for (std::int64_t step = 1; step <= 15; ++step) {
     history.training.push_back({.step = step, .loss = static_cast<double>(20 - step)});
   }
-  EXPECT_EQ(recorded_comment(history, 15), "# losses: 19 18 16 12 5");
+  EXPECT_EQ(losses_key(history, 15), "losses = [19, 18, 16, 12, 5]");
 }
 
 }  // namespace recorded_losses_test

@@ -5,65 +5,12 @@
 #include <algorithm>
 #include <sstream>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
-#include "foundation/core/files/folders.h"
-#include "foundation/core/machine/system.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
-#include "headroom/core/files.h"
 
 namespace headroom::cost {
-
-namespace fs = std::filesystem;
-
-namespace {
-
-// Reads the "# key: value" comments at the top of the file.
-void read_header(std::string_view text, Recipe& recipe) {
-  const std::pair<std::string_view, std::string*> keys[] = {{"# paper: ", &recipe.paper},
-                                                            {"# table: ", &recipe.table},
-                                                            {"# row: ", &recipe.row},
-                                                            {"# about: ", &recipe.about}};
-  while (text.starts_with('#')) {
-    const std::size_t length = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, length);
-    text.remove_prefix(std::min(length + 1, text.size()));
-    if (line.ends_with('\r')) {
-      line.remove_suffix(1);
-    }
-    for (const auto& [key, value] : keys) {
-      if (line.starts_with(key) && value->empty()) {
-        *value = line.substr(key.size());
-      }
-    }
-  }
-}
-
-}  // namespace
-
-std::vector<Recipe> list_recipes(const fs::path& folder) {
-  std::vector<Recipe> recipes;
-  const std::error_code error = walk_folder(folder, [&](const fs::directory_entry& entry) {
-    if (entry.path().extension() == ".toml" && entry.is_regular_file()) {
-      Recipe recipe{.name = entry.path().lexically_relative(folder).replace_extension().generic_string(),
-                    .file = entry.path()};
-      read_header(read_text_file(recipe.file), recipe);
-      recipes.push_back(std::move(recipe));
-    }
-    return true;
-  });
-  if (error) {
-    user_error("recipes: cannot list {}: {}", folder.string(), error.message());
-  }
-  std::ranges::sort(recipes, [](const Recipe& a, const Recipe& b) { return a.name < b.name; });
-  return recipes;
-}
-
-std::vector<Recipe> list_recipes() {
-  return list_recipes(fs::path(home_folder()) / "recipes");
-}
 
 extern const std::string_view kPapersMd;  // docs/papers.md, embedded by the build
 
@@ -99,7 +46,7 @@ std::vector<std::string> words_of(std::string_view text) {
 }  // namespace
 
 std::vector<Paper> papers() {
-  constexpr std::string_view kTitle = "## ", kCommand = "`headroom papers ";
+  constexpr std::string_view kTitle = "## ", kCommand = "`headroom recipes --paper ";
   std::vector<Paper> all;
   std::istringstream page{std::string(kPapersMd)};
   for (std::string text; std::getline(page, text);) {
@@ -125,15 +72,15 @@ std::vector<Paper> papers_named(std::string_view name) {
     }
   }
   if (found.empty()) {
-    user_error("papers: {}: unknown paper, expected one of {}", name, names);
+    user_error("recipes: --paper: must be one of {1}, got {0}", name, names);
   }
   return found;
 }
 
-std::vector<const Recipe*> recipes_of(const PaperItem& item, const std::vector<Recipe>& all) {
+std::vector<const config::Recipe*> recipes_of(const PaperItem& item, const std::vector<config::Recipe>& all) {
   const std::vector<std::string> patterns = words_of(item.recipes);
-  std::vector<const Recipe*> found;
-  for (const Recipe& recipe : all) {
+  std::vector<const config::Recipe*> found;
+  for (const config::Recipe& recipe : all) {
     for (const std::string& pattern : patterns) {
       if (fnmatch(pattern.c_str(), recipe.name.c_str(), FNM_PATHNAME) == 0) {
         found.push_back(&recipe);
@@ -158,14 +105,14 @@ std::vector<std::string> commands_of(const PaperItem& item) {
   return commands;
 }
 
-Json papers_json(const std::vector<Paper>& papers, const std::vector<Recipe>& recipes) {
+Json papers_json(const std::vector<Paper>& papers, const std::vector<config::Recipe>& recipes) {
   Json list = Json::array();
   for (const Paper& paper : papers) {
     Json items = Json::array();
     for (const PaperItem& item : paper.items) {
       items.push_back({{"item", item.item},
                        {"shows", item.shows},
-                       {"recipes", transformed(recipes_of(item, recipes), &Recipe::name)},
+                       {"recipes", transformed(recipes_of(item, recipes), &config::Recipe::name)},
                        {"how", item.how},
                        {"commands", commands_of(item)}});
     }

@@ -224,18 +224,18 @@ std::string compare_with_recorded(const std::vector<double>& recorded, const His
                      loss > expected ? "above" : "below", expected);
 }
 
-std::string recorded_comment(const History& history, std::int64_t steps) {
-  std::string comment = "# losses:";
+std::string losses_key(const History& history, std::int64_t steps) {
+  std::string losses;
   std::size_t next = 0;
   for (std::size_t point = 0; point < history.training.size(); ++point) {
     if (const std::optional<std::size_t> share = share_reached(history, point, steps)) {
       if (*share != next++) {
         return "";
       }
-      comment += fmt::format(" {:.4g}", recent_loss(history, point, steps));
+      losses += fmt::format("{}{:.4g}", losses.empty() ? "" : ", ", recent_loss(history, point, steps));
     }
   }
-  return next == kRecordedShares.size() ? comment : "";
+  return next == kRecordedShares.size() ? "losses = [" + losses + "]" : "";
 }
 
 }  // namespace headroom::train

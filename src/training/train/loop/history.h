@@ -89,8 +89,8 @@ inline constexpr std::array<double, 5> kRecordedShares = {0.05, 0.1, 0.25, 0.5, 
 // of the steps with the recorded one: "step 35 (5%): training loss 5.12, as recorded (5.13)". Otherwise returns "".
 std::string compare_with_recorded(const std::vector<double>& recorded, const History& history, std::int64_t steps);
 
-// Returns the comment that records the losses of a finished run: "# losses: 5.13 4.8 4.1 3.7 3.5". Empty if the run
-// has logged too little.
-std::string recorded_comment(const History& history, std::int64_t steps);
+// Returns the key of a config that records the losses of a finished run: "losses = [5.13, 4.8, 4.1, 3.7, 3.5]". Empty
+// if the run has logged too little.
+std::string losses_key(const History& history, std::int64_t steps);
 
 }  // namespace headroom::train

@@ -178,7 +178,7 @@ TrainResult Run::finish(Writer& writer) {
     if (const std::string remark = plan_.remark(history_); !remark.empty()) {
       writer.warning(remark);
     }
-    log_debug("{}", recorded_comment(history_, config_.train.steps));
+    log_debug("{}", losses_key(history_, config_.train.steps));
   }
   return result();
 }
