@@ -11,6 +11,8 @@
 
 namespace headroom::tokenizers {
 
+inline constexpr char32_t kAsciiEnd = 0x80;
+
 // A regular expression as in a Split of tokenizer.json (Oniguruma): alternatives, groups, (?i:...), sets with ranges
 // and general categories, \s, greedy and possessive repetitions of one character, (?!x) and (?=x) for one character x,
 // $.
@@ -29,9 +31,10 @@ class WordPattern {
 
  private:
   class Parser;
+  static constexpr std::size_t kUnlimited = static_cast<std::size_t>(-1);  // Node::max
   struct Set {
-    std::array<bool, 128> ascii{};  // whether the set contains it
-    std::uint32_t categories = 0;   // bits of utf8proc_category_t
+    std::array<bool, kAsciiEnd> ascii{};  // whether the set contains it
+    std::uint32_t categories = 0;         // bits of utf8proc_category_t
     bool spaces = false, negated = false;
     std::vector<std::pair<char32_t, char32_t>> ranges{};
     bool contains(char32_t code) const;
@@ -47,14 +50,15 @@ class WordPattern {
     std::vector<int> choices{};  // any_of
   };
 
+  void parse(std::string_view pattern, std::string_view place);  // sets nodes_
   std::size_t match(int index, std::string_view text, std::size_t at) const;
   void add_first(int index, std::vector<int>& nodes) const;
   bool matches_alone(int index, char32_t code) const;
   bool matches_nothing(int index, bool if_asserted) const;  // whether it can, where its assertions hold or without any
 
-  std::vector<Node> nodes_;                    // the first one chooses among the alternatives of the pattern
-  std::array<std::vector<int>, 128> choices_;  // the alternatives that can begin with each character of ASCII
-  std::vector<std::pair<int, int>> follows_;   // nodes that can consume, or look at, adjacent characters
+  std::vector<Node> nodes_;                          // the first one chooses among the alternatives of the pattern
+  std::array<std::vector<int>, kAsciiEnd> choices_;  // the alternatives that can begin with each character of ASCII
+  std::vector<std::pair<int, int>> follows_;         // nodes that can consume, or look at, adjacent characters
 };
 
 inline constexpr std::string_view kGpt2Words =

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
@@ -12,6 +13,19 @@
 #include "headroom/core/error.h"
 
 namespace headroom::store {
+namespace {
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const std::size_t blank = std::min(text.find(' '), text.size());
+    words.push_back(text.substr(0, blank));
+    text.remove_prefix(std::min(blank + 1, text.size()));
+  }
+  return words;
+}
+
+}  // namespace
 
 std::span<const Architecture* const> architectures() {
   static const std::array kAll = {&gpt2(),        &gpt_neox(), &llama(),    &gemma3(),    &gpt_oss(),
@@ -24,7 +38,7 @@ at::Tensor Mapping::parameter_of(const at::Tensor& stored_tensor) const {
   if (range) {
     values = values.narrow(range->axis, range->begin, range->length);
   }
-  if (part) {
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     values = values.select(part->first, part->second);
   }
   return order.empty() ? values : values.permute(order);
@@ -64,94 +78,47 @@ void Mapping::write(const at::Tensor& from, const at::Tensor& stored_tensor) con
   }
 }
 
-std::string first_of(std::initializer_list<Obstacle> obstacles) {
-  for (const Obstacle& obstacle : obstacles) {
-    if (obstacle.stands) {
-      return obstacle.option;
-    }
-  }
-  return {};
+config::ModelOptions Architecture::read(const Settings& s) const {
+  config::ModelOptions o;
+  Keys keys(&s);
+  describe(keys, o, s.text("model_type", ""));
+  return o;
 }
 
-namespace {
-
-// Only Qwen3-Next combines recurrent layers with gated attention, and it checks the gates itself.
-bool has_recurrent_layer(const config::ModelOptions& o) {
-  for (std::int64_t l = 0; l < o.n_layers; ++l) {
-    if (o.of_layer(l).attention.score->is_recurrent()) {
-      return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
-std::string common_obstacle(const config::ModelOptions& o) {
-  const config::AttentionOptions &a = o.attention, plain;
-  return first_of({{o.kind != config::ModelKind::language_model, "kind"},
-                   {o.memory_length != 0, "memory_length"},
-                   {o.n_groups != 0, "n_groups"},
-                   {o.norm_position == config::NormPosition::post || o.norm_position == config::NormPosition::peri,
-                    "norm_position"},
-                   {o.head_bias, "head_bias"},
-                   {!o.adaptive_cutoffs.empty(), "adaptive_cutoffs"},
-                   {a.of<config::PositionOptions>().position_bias, "attention.position_bias"},
-                   {a.of<config::OutputGateOptions>().exclusive, "attention.exclusive"},
-                   {a.scale != plain.scale, "attention.scale"},
-                   {a.gate_output != plain.gate_output && !has_recurrent_layer(o), "attention.gate_output"}});
-}
-
-std::string first_difference(const config::ModelOptions& a, const config::ModelOptions& b,
-                             std::initializer_list<std::string_view> keys) {
-  const std::vector<std::string> differing = config::differing_keys(a, b);
-  for (const std::string_view key : keys) {
-    if (std::ranges::find(differing, fmt::format("model.{}", key)) != differing.end()) {
-      return std::string(key);
-    }
-  }
-  return {};
-}
-
-config::ModelOptions Architecture::usual(const Json& keys) const {
-  const SortedJson document = keys;
-  return read(Settings(document, ""));
+Json Architecture::write(config::ModelOptions o, const std::string& kind) const {
+  Keys keys(nullptr);
+  o.attention.n_kv_heads = o.attention.kv_heads();
+  describe(keys, o, kind);
+  return keys.written();
 }
 
 void check_groups(const Settings& s, const config::AttentionOptions& a) {
   s.quotient({"num_key_value_heads", a.n_kv_heads}, {"num_attention_heads", a.n_heads});
 }
 
-config::ModelOptions read_decoder(const Settings& s, const DecoderDefaults& usual) {
-  config::ModelOptions o;
-  o.vocabulary_size = s.size("vocab_size", usual.vocabulary_size);
-  o.n_layers = s.size("num_hidden_layers", usual.n_layers);
-  o.d_model = s.size("hidden_size", usual.d_model);
-  o.context_length = s.size("max_position_embeddings", usual.context_length);
-  o.norm = config::Norm::rms;
-  o.norm_epsilon = s.epsilon("rms_norm_eps", usual.norm_epsilon);
-  o.tied_embeddings = s.flag("tie_word_embeddings", usual.tied_embeddings);
-  o.head_bias = false;
+void describe_decoder(Keys& k, config::ModelOptions& o, const DecoderDefaults& usual) {
+  k.size("vocab_size", o.vocabulary_size, usual.vocabulary_size);
+  k.size("num_hidden_layers", o.n_layers, usual.n_layers);
+  k.size("hidden_size", o.d_model, usual.d_model);
+  k.size("max_position_embeddings", o.context_length, usual.context_length);
+  k.epsilon("rms_norm_eps", o.norm_epsilon, usual.norm_epsilon);
+  k.flag("tie_word_embeddings", o.tied_embeddings, usual.tied_embeddings);
+  k.always(o.norm, config::Norm::rms);
+  k.always(o.head_bias, false);
   if (usual.n_heads > 0) {
-    o.attention.n_heads = s.size("num_attention_heads", usual.n_heads);
-    o.attention.n_kv_heads = s.size("num_key_value_heads", usual.n_kv_heads);
-    o.attention.d_head = s.size("head_dim", usual.d_head);
-    check_groups(s, o.attention);
+    k.size("num_attention_heads", o.attention.n_heads, usual.n_heads);
+    k.size("num_key_value_heads", o.attention.n_kv_heads, usual.n_kv_heads);
+    k.size("head_dim", o.attention.d_head, usual.d_head);
+    if (k.given() != nullptr) {
+      check_groups(*k.given(), o.attention);
+    }
   }
-  return o;
 }
 
-Json write_decoder(const config::ModelOptions& o, const char* kind, const char* name) {
-  return {{"model_type", kind},
-          {"architectures", {name}},
-          {"num_hidden_layers", o.n_layers},
-          {"hidden_size", o.d_model},
-          {"num_attention_heads", o.attention.n_heads},
-          {"num_key_value_heads", o.attention.kv_heads()},
-          {"head_dim", o.attention.d_head},
-          {"max_position_embeddings", o.context_length},
-          {"intermediate_size", o.mlp.d_hidden},
-          {"rms_norm_eps", o.norm_epsilon}};
+void describe_parallel(Keys& k, config::ModelOptions& o) {
+  bool parallel = o.arrangement == config::Arrangement::parallel;
+  k.flag("use_parallel_residual", parallel, true);
+  k.always(o.arrangement, parallel ? config::Arrangement::parallel : config::Arrangement::sequential);
 }
 
 std::vector<std::int64_t> windows_of(const config::ModelOptions& o) {
@@ -162,7 +129,12 @@ std::vector<std::int64_t> windows_of(const config::ModelOptions& o) {
   return windows;
 }
 
-std::vector<std::int64_t> read_layer_types(const Settings& s, std::int64_t window, std::vector<std::int64_t> windows) {
+std::vector<std::int64_t> read_windows(const Settings& s, std::int64_t n_layers, std::int64_t window,
+                                       const std::function<bool(std::int64_t layer)>& is_local) {
+  std::vector<std::int64_t> windows;
+  for (std::int64_t layer = 0; layer < n_layers; ++layer) {
+    windows.push_back(is_local(layer) ? window : 0);
+  }
   const std::vector<std::string> types = s.texts("layer_types");
   if (types.empty()) {
     return windows;
@@ -223,128 +195,123 @@ void set_windows(config::ModelOptions& o, const std::vector<std::int64_t>& windo
 }
 
 std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const {
-  std::vector<Mapping> mappings = {same("embed", names_.embedding + ".weight", {o.vocabulary_size, o.d_model})};
+  std::vector<Mapping> all;
+  MappingList whole(all, o, "", "");
+  whole.add("embed", names_.embedding + ".weight", "v d");
   if (!names_.positions.empty()) {
-    mappings.push_back(same("position", names_.positions + ".weight", {o.context_length, o.d_model}));
+    whole.add("position", names_.positions + ".weight", "c d");
   }
   for (std::int64_t l = 0; l < o.n_layers; ++l) {
-    map_layer(mappings, o.of_layer(l), fmt::format("layer{}.", l), fmt::format("{}{}.", names_.layers, l));
+    const config::ModelOptions own = o.of_layer(l);
+    MappingList layer(all, own, fmt::format("layer{}.", l), fmt::format("{}{}.", names_.layers, l));
+    map_layer(layer, own);
   }
-  map_norm(mappings, o, "norm_f", names_.last_norm, names_.norm_offset);
+  whole.norm("norm_f", names_.last_norm, names_.norm_offset);
   if (!o.tied_embeddings) {
-    mappings.push_back(transposed("head.w", names_.head + ".weight", o.d_model, o.vocabulary_size));
+    whole.add("head.w", names_.head + ".weight", "v d -> d v");
   }
-  return mappings;
+  return all;
 }
 
 std::vector<Mapping> Architecture::redundant(const config::ModelOptions& o) const {
-  std::vector<Mapping> mappings;
+  std::vector<Mapping> all;
   for (std::int64_t l = 0; l < o.n_layers; ++l) {
-    map_redundant(mappings, o.of_layer(l), fmt::format("layer{}.", l), fmt::format("{}{}.", names_.layers, l));
+    const config::ModelOptions own = o.of_layer(l);
+    MappingList layer(all, own, fmt::format("layer{}.", l), fmt::format("{}{}.", names_.layers, l));
+    map_redundant(layer, own);
   }
-  return mappings;
+  return all;
 }
 
-void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
-              const std::string& tensor, double offset) {
-  mappings.push_back(same(parameter + ".scale", tensor + ".weight", {o.d_model}));
-  mappings.back().offset = offset;
-  if (o.norm == config::Norm::layer) {
-    mappings.push_back(same(parameter + ".bias", tensor + ".bias", {o.d_model}));
-  }
-}
+MappingList::MappingList(std::vector<Mapping>& all, const config::ModelOptions& o, std::string ours, std::string theirs)
+    : all_(all), o_(o), ours_(std::move(ours)), theirs_(std::move(theirs)), sizes_{{'v', o.vocabulary_size},
+                                                                                   {'c', o.context_length},
+                                                                                   {'d', o.d_model},
+                                                                                   {'h', o.attention.n_heads},
+                                                                                   {'k', o.attention.kv_heads()},
+                                                                                   {'e', o.attention.d_head},
+                                                                                   {'w', o.attention.value_width()},
+                                                                                   {'g', o.mlp.d_hidden},
+                                                                                   {'n', o.mlp.n_experts}} {}
 
-void map_linear(std::vector<Mapping>& mappings, const LinearNames& ours, const StoredLinear& theirs) {
-  const std::string weight = theirs.name + ".weight", parameter = ours.prefix + "w" + ours.suffix;
-  mappings.push_back(theirs.stored == Stored::out_in ? transposed(parameter, weight, theirs.in, theirs.out)
-                                                     : same(parameter, weight, {theirs.in, theirs.out}));
-  if (theirs.bias) {
-    mappings.push_back(same(ours.prefix + "b" + ours.suffix, theirs.name + ".bias", {theirs.out}));
+Mapping& MappingList::add(const std::string& parameter, const std::string& tensor, std::string_view pattern) {
+  Mapping mapping{.parameter = parameter.empty() ? "" : ours_ + parameter, .tensor = theirs_ + tensor, .stored = {}};
+  const std::size_t arrow = pattern.find(" -> ");
+  std::vector<std::string_view> axes;  // of the view, without the selected ones
+  bool inside = false;                 // parentheses, after their first axis
+  for (const std::string_view word : words_of(pattern.substr(0, arrow))) {
+    const bool opens = word.starts_with('('), closes = word.ends_with(')');
+    const std::string_view axis = word.substr(opens ? 1 : 0, word.size() - (opens ? 1 : 0) - (closes ? 1 : 0));
+    const std::size_t colon = axis.find(':');
+    const std::string_view name = axis.substr(0, colon);
+    const std::int64_t size = whole_number(name).value_or(0) > 0 ? *whole_number(name) : sizes_.at(name.front());
+    inside ? void(mapping.stored.back() *= size) : mapping.stored.push_back(size);
+    inside = (inside || opens) && !closes;
+    if (colon != std::string_view::npos) {
+      mapping.parts.emplace_back(std::ssize(mapping.view), whole_number(axis.substr(colon + 1)).value());
+    } else {
+      axes.push_back(name);
+    }
+    mapping.view.push_back(size);
   }
-}
-
-void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-               const std::string& theirs) {
-  const config::AttentionOptions& a = o.attention;
-  const std::int64_t d = o.d_model, e = a.d_head;
-  for (const char which : {'q', 'k', 'v'}) {
-    const std::int64_t h = which == 'q' ? a.n_heads : a.kv_heads();
-    const std::string name = fmt::format("{}{}_proj", theirs, which);
-    mappings.push_back({.parameter = fmt::format("{}w_{}", ours, which),
-                        .tensor = name + ".weight",
-                        .stored = {h * e, d},
-                        .view = {h, e, d},
-                        .order = {2, 0, 1}});
-    if (a.bias) {
-      Mapping bias = same(fmt::format("{}b_{}", ours, which), name + ".bias", {h * e});
-      bias.view = {h, e};
-      mappings.push_back(bias);
+  if (arrow != std::string_view::npos) {
+    for (const std::string_view name : words_of(pattern.substr(arrow + 4))) {
+      mapping.order.push_back(std::ranges::find(axes, name) - axes.begin());
     }
   }
-  map_output(mappings, d, a.n_heads, e, ours, theirs + "o_proj.weight");
-  if (a.bias) {
-    mappings.push_back(same(ours + "b_o", theirs + "o_proj.bias", {d}));
+  return all_.emplace_back(std::move(mapping));
+}
+
+void MappingList::linear(const std::string& parameter, const std::string& tensor, std::string_view matrix,
+                         const char* bias) {
+  add(fmt::format(fmt::runtime(parameter), 'w'), tensor + ".weight", matrix);
+  if (bias != nullptr) {
+    add(fmt::format(fmt::runtime(parameter), 'b'), tensor + ".bias", bias);
   }
 }
 
-void map_output(std::vector<Mapping>& mappings, std::int64_t d_model, std::int64_t heads, std::int64_t d_head,
-                const std::string& ours, std::string tensor) {
-  mappings.push_back({.parameter = ours + "w_o",
-                      .tensor = std::move(tensor),
-                      .stored = {d_model, heads * d_head},
-                      .view = {d_model, heads, d_head},
-                      .order = {1, 2, 0}});
-}
-
-void map_qk_norms(std::vector<Mapping>& mappings, std::int64_t d_head, const std::string& ours,
-                  const std::string& theirs, double offset) {
-  for (const char* which : {"q_norm", "k_norm"}) {
-    mappings.push_back(same(ours + which, fmt::format("{}{}.weight", theirs, which), {d_head}));
-    mappings.back().offset = offset;
+void MappingList::norm(const std::string& parameter, const std::string& tensor, double offset) {
+  add(parameter + ".scale", tensor + ".weight", "d").offset = offset;
+  if (o_.norm == config::Norm::layer) {
+    add(parameter + ".bias", tensor + ".bias", "d");
   }
 }
 
-void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
-                   const std::string& ours, const std::string& theirs) {
-  for (const char* which : {"gate", "up", "down"}) {
-    const bool down = which == std::string_view("down");
-    const std::int64_t in = down ? mlp.d_hidden : d_model, out = down ? d_model : mlp.d_hidden;
-    map_linear(mappings, {ours, fmt::format("_{}", which)},
-               {fmt::format("{}{}_proj", theirs, which), in, out, mlp.bias, Stored::out_in});
+void MappingList::heads(bool output_bias, double norm_offset) {
+  const config::AttentionOptions& a = o_.attention;
+  linear("attention.{}_q", "self_attn.q_proj", "(h e) d -> d h e", a.bias ? "(h e)" : nullptr);
+  linear("attention.{}_k", "self_attn.k_proj", "(k e) d -> d k e", a.bias ? "(k e)" : nullptr);
+  linear("attention.{}_v", "self_attn.v_proj", "(k e) d -> d k e", a.bias ? "(k e)" : nullptr);
+  linear("attention.{}_o", "self_attn.o_proj", "d (h e) -> h e d", a.bias && output_bias ? "d" : nullptr);
+  all_.back().droppable = a.bias && output_bias;  // a qwen2 that an earlier version imported has zeros
+  if (a.qk_norm) {
+    add("attention.q_norm", "self_attn.q_norm.weight", "e").offset = norm_offset;
+    add("attention.k_norm", "self_attn.k_norm.weight", "e").offset = norm_offset;
   }
 }
 
-void map_experts(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
-                 const std::string& ours, const std::string& theirs) {
-  const std::int64_t d = d_model, g = mlp.d_hidden, n = mlp.n_experts;
-  mappings.push_back(transposed(ours + "select", theirs + "gate.weight", d, n));
+void MappingList::gated_mlp(const std::string& parameter, const std::string& tensor) {
+  const bool bias = o_.mlp.kind == config::MlpKind::gated && o_.mlp.bias;
+  linear(parameter + "{}_gate", tensor + "gate_proj", "g d -> d g", bias ? "g" : nullptr);
+  linear(parameter + "{}_up", tensor + "up_proj", "g d -> d g", bias ? "g" : nullptr);
+  linear(parameter + "{}_down", tensor + "down_proj", "d g -> g d", bias ? "d" : nullptr);
+}
+
+void MappingList::experts(const std::string& shared) {
+  const std::int64_t d = o_.d_model, g = o_.mlp.d_hidden, n = o_.mlp.n_experts;
+  add("ffn.select", "mlp.gate.weight", "n d -> d n");
   for (std::int64_t expert = 0; expert < n; ++expert) {
     for (const char* which : {"gate", "up", "down"}) {
       const bool down = which == std::string_view("down");
-      const std::int64_t in = down ? g : d, out = down ? d : g;
-      Mapping one = transposed(fmt::format("{}w_{}", ours, which),
-                               fmt::format("{}experts.{}.{}_proj.weight", theirs, expert, which), in, out);
-      one.shape = {n, in, out};
+      Mapping& one = add(fmt::format("ffn.w_{}", which), fmt::format("mlp.experts.{}.{}_proj.weight", expert, which),
+                         down ? "d g -> g d" : "g d -> d g");
+      one.shape = down ? std::vector{n, g, d} : std::vector{n, d, g};
       one.place = {0, expert, 1};
-      mappings.push_back(std::move(one));
     }
   }
-}
-
-void map_shared_expert(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
-                       const std::string& ours, const std::string& theirs) {
-  config::MlpOptions shared = mlp;
-  shared.d_hidden = mlp.d_shared;
-  shared.bias = false;
-  map_gated_mlp(mappings, shared, d_model, ours + "shared.", theirs);
-}
-
-Mapping transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out) {
-  return {.parameter = std::move(parameter), .tensor = std::move(tensor), .stored = {out, in}, .order = {1, 0}};
-}
-
-Mapping same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape) {
-  return {.parameter = std::move(parameter), .tensor = std::move(tensor), .stored = std::move(shape)};
+  set('g', o_.mlp.d_shared);
+  gated_mlp("ffn.shared.", shared);
+  set('g', g);
 }
 
 }  // namespace headroom::store

@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -88,8 +90,39 @@ config::RopeScalingOptions read_rope_scaling(const Settings& settings, const Set
 // Returns rope_parameters for export, without partial_rotary_factor.
 Json rope_parameters(const config::PositionOptions& position);
 
-// Returns the activation's name in config.json.
-std::string activation_name(config::Activation activation);
+// Reads the keys of a config.json into model options, or writes them from these, so that an architecture states each
+// key once.
+class Keys {
+ public:
+  explicit Keys(const Settings* given) : given_(given) {}
+
+  const Settings* given() const { return given_; }  // nullptr: the keys are written
+  Json& written() { return written_; }
+
+  // `usual`: the value that a missing key stands for.
+  void size(const char* key, std::int64_t& option, std::int64_t usual);
+  void number(const char* key, double& option, double usual);
+  void epsilon(const char* key, double& option, double usual);
+  void flag(const char* key, bool& option, bool usual);
+  void activation(const char* key, config::Activation& option, const char* usual);
+  // A key that has no equivalent unless it has this value (null: unless it is missing).
+  void only(const char* key, const Json& value);
+  // An option that has this value in all models of the architecture. An export reads its config.json again, which finds
+  // a model that differs.
+  template <class Option, class Value>
+  void always(Option& option, const Value& value) const {
+    if (given_ != nullptr) {
+      option = value;
+    }
+  }
+  // Keys that are only written. `name`: the class in transformers.
+  void model_type(const std::string& kind, const char* name);
+  void only_written(const Json& keys);
+
+ private:
+  const Settings* given_;
+  Json written_ = Json::object();
+};
 
 // The weights file of a model that is not split into shards.
 inline constexpr const char* kWeightsFile = "model.safetensors";
@@ -105,8 +138,8 @@ struct Range {
 };
 
 // Maps a parameter, or a part of it, to the tensor of a file that holds its values, for reading and writing. The tensor
-// is viewed in the shape `view`; if it holds several parameters, `range` and then index `part->second` of axis
-// `part->first` are selected; then the axes are permuted to the parameter's order. If several tensors hold the
+// is viewed in the shape `view`; if it holds several parameters, `range` and then `parts`, single indices of axes, are
+// selected; then the axes are permuted to the parameter's order. If several tensors hold the
 // parameter, `shape` is its shape and `place` the range that this tensor holds.
 struct Mapping {
   std::string parameter;                // "layer0.attention.w_q"
@@ -114,9 +147,9 @@ struct Mapping {
   std::vector<std::int64_t> stored;     // the tensor's shape
   std::vector<std::int64_t> view = {};  // empty: as stored
   std::optional<Range> range = {};
-  std::optional<std::pair<std::int64_t, std::int64_t>> part = {};
-  std::vector<std::int64_t> order = {};  // empty: as viewed
-  std::vector<std::int64_t> shape = {};  // the parameter's; empty: that of parameter_of()
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts = {};  // axis, index; axes ascend
+  std::vector<std::int64_t> order = {};                           // empty: as viewed
+  std::vector<std::int64_t> shape = {};                           // the parameter's; empty: that of parameter_of()
   std::optional<Range> place = {};
   double offset = 0.0;     // parameter = tensor + offset
   bool droppable = false;  // an export may leave the tensor out if all values are 0
@@ -131,21 +164,49 @@ struct Mapping {
   void write(const at::Tensor& from, const at::Tensor& stored_tensor) const;
 };
 
-// An option that an architecture does not support.
-struct Obstacle {
-  bool stands = false;
-  const char* option = nullptr;  // "attention.window"
+// Collects the mappings of a model, or of one of its layers.
+class MappingList {
+ public:
+  // Prefixes "layer0." of parameters and "model.layers.0." of tensors. The axes of patterns that have sizes: v
+  // (vocabulary), c (context), d (width), h (heads), k (key and value heads), e (width of a head), w (of its values), g
+  // (hidden units of the MLP), n (its experts).
+  MappingList(std::vector<Mapping>& all, const config::ModelOptions& options, std::string ours, std::string theirs);
+
+  void set(char axis, std::int64_t size) { sizes_[axis] = size; }
+  // Maps a tensor, without the prefix, by a pattern "(3:1 h e) d -> d h e": the axes of the tensor, of which those in
+  // parentheses are stored as one, and the order of the parameter's axes (as stored, without an arrow). "3" is an axis
+  // of this size, and ":1" selects the index 1 of an axis. The reference is valid until the next call.
+  Mapping& add(const std::string& parameter, const std::string& tensor, std::string_view pattern);
+  // "{}_q" stands for the matrix "w_q" and, if `bias` is a pattern, the bias "b_q".
+  void linear(const std::string& parameter, const std::string& tensor, std::string_view matrix,
+              const char* bias = nullptr);
+  // A norm of layer inputs or outputs: gain = weight + `offset`.
+  void norm(const std::string& parameter, const std::string& tensor, double offset = 0.0);
+  // Attention with one matrix for each of queries, keys and values ("self_attn.q_proj"), and the norms of queries and
+  // keys, gain = weight + `norm_offset`.
+  void heads(bool output_bias = true, double norm_offset = 0.0);
+  // An MLP with "gate_proj", "up_proj" and "down_proj".
+  void gated_mlp(const std::string& parameter = "ffn.", const std::string& tensor = "mlp.");
+  // The router "gate" and the gated experts "experts.0.", "experts.1.", ... of an expert MLP, without biases, and the
+  // MLP `shared` that every token uses besides them.
+  void experts(const std::string& shared);
+
+ private:
+  std::vector<Mapping>& all_;
+  const config::ModelOptions& o_;
+  std::string ours_, theirs_;
+  std::map<char, std::int64_t> sizes_;
 };
-// Returns the option of the first obstacle that applies; empty: none.
-std::string first_of(std::initializer_list<Obstacle> obstacles);
-// Returns the first of `keys` ("attention.window") in which the models differ; empty: none.
-std::string first_difference(const config::ModelOptions& a, const config::ModelOptions& b,
-                             std::initializer_list<std::string_view> keys);
+
+struct ModelType {
+  std::string_view name = {};
+  std::int64_t eos = 2;  // eos_token_id of a config.json without this key; -1: none
+};
 
 // Names in the files of an architecture, by default LLaMA's. Those of tensors lack ".weight".
 struct ArchitectureNames {
-  std::vector<std::string_view> kinds;  // model_types
-  std::string prefix = "model.";        // of the tensors, missing in base models saved without a head: "transformer."
+  std::vector<ModelType> kinds;
+  std::string prefix = "model.";  // of the tensors, missing in base models saved without a head: "transformer."
   std::string embedding = "model.embed_tokens";
   std::string layers = "model.layers.";  // followed by a layer's number
   std::string last_norm = "model.norm";
@@ -164,14 +225,10 @@ class Architecture {
   virtual ~Architecture() = default;
   const ArchitectureNames& names() const { return names_; }
   // Returns the options for a config.json. Throws UserError naming a setting that has no equivalent.
-  virtual config::ModelOptions read(const Settings& settings) const = 0;
-  // Returns the option that prevents an export as this architecture, beyond common_obstacle(); empty: none.
-  virtual std::string obstacle(const config::ModelOptions& options) const = 0;
-  // Returns the options for a config.json that sets `keys` only: they have the values that the architecture requires.
-  config::ModelOptions usual(const Json& keys = Json::object()) const;
-  // Returns config.json without the keys that all architectures share. `kind`: the model_type that the model was
-  // imported as, used if it can describe the model.
-  virtual Json write(const config::ModelOptions& options, const std::string& kind) const = 0;
+  config::ModelOptions read(const Settings& settings) const;
+  // Returns the config.json. `kind`: the model_type that the model was imported as, used if it can describe the model.
+  // Options without an equivalent are lost.
+  Json write(config::ModelOptions options, const std::string& kind) const;
   // Returns mappings for all tensors of the file. Tensors without a parameter, and parameters without a tensor, are
   // zeros.
   std::vector<Mapping> mappings(const config::ModelOptions& options) const;
@@ -180,13 +237,13 @@ class Architecture {
   std::vector<Mapping> redundant(const config::ModelOptions& options) const;
 
  protected:
-  // Adds the parameters of a layer with `options` (ModelOptions::of_layer()). `ours` is the layer's prefix here
-  // ("layer0."), `theirs` its prefix in the file.
-  virtual void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& options, const std::string& ours,
-                         const std::string& theirs) const = 0;
+  // Reads or writes the keys. `kind`: the model_type read, or the one that the model was imported as. n_kv_heads is not
+  // 0 when keys are written.
+  virtual void describe(Keys& keys, config::ModelOptions& options, const std::string& kind) const = 0;
+  // Adds the parameters of a layer with `options` (ModelOptions::of_layer()).
+  virtual void map_layer(MappingList& layer, const config::ModelOptions& options) const = 0;
   // Adds the redundant() tensors of a layer.
-  virtual void map_redundant(std::vector<Mapping>& /*mappings*/, const config::ModelOptions& /*options*/,
-                             const std::string& /*ours*/, const std::string& /*theirs*/) const {}
+  virtual void map_redundant(MappingList& /*layer*/, const config::ModelOptions& /*options*/) const {}
 
  private:
   ArchitectureNames names_;
@@ -204,20 +261,19 @@ const Architecture& qwen3_next();
 // Returns all architectures, in the order in which an export tries them.
 std::span<const Architecture* const> architectures();
 
-// Returns the option that prevents an export as any architecture; empty: none.
-std::string common_obstacle(const config::ModelOptions& options);
-
 // What a config.json that lacks a key means.
 struct DecoderDefaults {
   std::int64_t vocabulary_size = 0, n_layers = 0, d_model = 0, context_length = 0;
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
-  std::int64_t n_heads = 0, n_kv_heads = 0, d_head = 0;  // 0: the caller reads the heads
+  std::int64_t n_heads = 0, n_kv_heads = 0, d_head = 0;  // 0: the caller describes the heads
 };
-// Reads and writes the keys that LLaMA and most other architectures share. The options read have RMS norms and a head
-// without bias. `name`: the class in transformers.
-config::ModelOptions read_decoder(const Settings& settings, const DecoderDefaults& usual);
-Json write_decoder(const config::ModelOptions& options, const char* kind, const char* name);
+// The keys that LLaMA and most other architectures share. The models have RMS norms and a head without bias.
+void describe_decoder(Keys& keys, config::ModelOptions& options, const DecoderDefaults& usual);
+// use_parallel_residual.
+void describe_parallel(Keys& keys, config::ModelOptions& options);
+// Reads read_rope(), or writes rope_theta and rope_parameters.
+void describe_rope(Keys& keys, config::AttentionOptions& attention, const RopeDefaults& usual);
 
 // Throws UserError unless num_key_value_heads divides num_attention_heads.
 void check_groups(const Settings& settings, const config::AttentionOptions& attention);
@@ -225,51 +281,15 @@ void check_groups(const Settings& settings, const config::AttentionOptions& atte
 // The window of each layer; 0: none.
 std::vector<std::int64_t> windows_of(const config::ModelOptions& options);
 
-// Returns `windows`, or those of layers that alternate as in transformers' layer_types: "sliding_attention" has
-// `window`, "full_attention" none. Throws UserError unless the setting, if present, lists `n_layers` of them.
-std::vector<std::int64_t> read_layer_types(const Settings& settings, std::int64_t window,
-                                           std::vector<std::int64_t> windows);
+// Returns the windows of the layers that layer_types names ("sliding_attention" has `window`, "full_attention" none)
+// or, without this key, of those that `is_local` names by number.
+std::vector<std::int64_t> read_windows(const Settings& settings, std::int64_t n_layers, std::int64_t window,
+                                       const std::function<bool(std::int64_t layer)>& is_local);
 // Returns the list layer_types for these windows.
 Json layer_types(const std::vector<std::int64_t>& windows);
 // Sets model.layers to the shortest pattern in which layer i differs from model.attention and model.mlp by keys[i].
 void set_layers(config::ModelOptions& options, const std::vector<config::LayerOptions>& keys);
 // Sets the windows of all layers, with model.layers if they differ.
 void set_windows(config::ModelOptions& options, const std::vector<std::int64_t>& windows);
-
-// Mappings shared by the architectures. `offset`: parameter = tensor + offset.
-void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
-              const std::string& tensor, double offset = 0.0);
-enum class Stored { in_out, out_in };
-struct LinearNames {
-  std::string prefix, suffix;  // "layer0.ffn.", "_up": parameters layer0.ffn.w_up and layer0.ffn.b_up
-};
-struct StoredLinear {
-  std::string name;  // without ".weight" and ".bias"
-  std::int64_t in, out;
-  bool bias;
-  Stored stored;
-};
-void map_linear(std::vector<Mapping>& mappings, const LinearNames& ours, const StoredLinear& theirs);
-// The norms of queries and keys, gain = weight + `offset`. `theirs` ends before "q_norm" and "k_norm".
-void map_qk_norms(std::vector<Mapping>& mappings, std::int64_t d_head, const std::string& ours,
-                  const std::string& theirs, double offset);
-// Attention with one matrix [heads * d_head, d] for each of queries, keys and values ("q_proj"), and an MLP with
-// "gate_proj", "up_proj" and "down_proj". `theirs` ends before these names.
-void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-               const std::string& theirs);
-// The output projection w_o [heads, d_head, d], stored as [d, heads * d_head].
-void map_output(std::vector<Mapping>& mappings, std::int64_t d_model, std::int64_t heads, std::int64_t d_head,
-                const std::string& ours, std::string tensor);
-void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
-                   const std::string& ours, const std::string& theirs);
-// The router "gate" and the gated experts "experts.0.", "experts.1.", ... of an expert MLP, without biases.
-void map_experts(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
-                 const std::string& ours, const std::string& theirs);
-// The MLP that every token uses besides its experts; `theirs` is its own prefix.
-void map_shared_expert(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
-                       const std::string& ours, const std::string& theirs);
-// Maps a matrix that is stored as [out, in].
-Mapping transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out);
-Mapping same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape);
 
 }  // namespace headroom::store

@@ -25,92 +25,49 @@ std::int64_t n_dense(const config::ModelOptions& o) {
 class DeepseekV2 : public Architecture {
  public:
   DeepseekV2()
-      : Architecture({.kinds = {"deepseek_v2"},
+      : Architecture({.kinds = {{"deepseek_v2"}},
                       .ignored = {".self_attn.rotary_emb.inv_freq"},
                       .aliases = {{"num_experts", "n_routed_experts"}}}) {}
 
-  config::ModelOptions read(const Settings& s) const override {
-    config::ModelOptions o =
-        read_decoder(s, {.vocabulary_size = 102400, .n_layers = 32, .d_model = 4096, .context_length = 2048});
-    read_attention(s, o.attention);
-    read_mlps(s, o);
-    return o;
-  }
-
-  std::string obstacle(const config::ModelOptions& o) const override {
-    const config::AttentionOptions& a = o.attention;
-    const config::ModelOptions last = o.of_layer(o.n_layers - 1);
-    bool pattern = last.mlp.kind == config::MlpKind::experts;
-    for (std::int64_t layer = n_dense(o); layer < o.n_layers; ++layer) {
-      pattern = pattern && o.of_layer(layer).mlp.kind == config::MlpKind::experts;
-    }
-    const std::string differs =
-        first_difference(last, usual({{"num_experts_per_tok", 1U}}),
-                         {"attention.projection", "attention.score", "attention.composition", "output_norms",
-                          "scaled_embeddings", "attention.position", "attention.qk_norm_epsilon", "norm", "arrangement",
-                          "mlp.kind", "mlp.expert_kind", "mlp.expert_bias", "mlp.gate", "mlp.shared_gate"});
-    return !differs.empty()
-               ? differs
-               : first_of({{(a.d_head - a.projection->rotary_channels(a)) % 2 != 0, "attention.d_head"},
-                           {a.of<config::LatentOptions>().kv_rank % 2 != 0, "attention.kv_rank"},
-                           {!pattern, "mlp.kind"},
-                           {last.mlp.d_shared == 0 || last.mlp.d_shared % last.mlp.d_hidden != 0, "mlp.d_shared"}});
-  }
-
-  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
-    const config::AttentionOptions& a = o.attention;
-    const auto& latent = a.of<config::LatentOptions>();
-    const std::int64_t rotary = a.projection->rotary_channels(a), dense = n_dense(o);
-    const config::MlpOptions experts = o.of_layer(o.n_layers - 1).mlp;
-    return {{"model_type", "deepseek_v2"},
-            {"architectures", {"DeepseekV2ForCausalLM"}},
-            {"num_hidden_layers", o.n_layers},
-            {"hidden_size", o.d_model},
-            {"num_attention_heads", a.n_heads},
-            {"num_key_value_heads", a.n_heads},
-            {"max_position_embeddings", o.context_length},
-            {"rms_norm_eps", o.norm_epsilon},
-            {"kv_lora_rank", latent.kv_rank},
-            {"q_lora_rank", latent.q_rank > 0 ? Json(latent.q_rank) : Json()},
-            {"qk_nope_head_dim", a.d_head - rotary},
-            {"qk_rope_head_dim", rotary},
-            {"v_head_dim", a.value_width()},
-            {"attention_bias", false},
-            {"first_k_dense_replace", dense},
-            {"intermediate_size", dense > 0 ? o.of_layer(0).mlp.d_hidden : experts.d_hidden},
-            {"mlp_bias", dense > 0 && o.of_layer(0).mlp.bias},
-            {"hidden_act", activation_name(experts.activation)},
-            {"moe_intermediate_size", experts.d_hidden},
-            {"n_routed_experts", experts.n_experts},
-            {"n_shared_experts", experts.d_shared / experts.d_hidden},
-            {"num_experts_per_tok", experts.top_k},
-            {"routed_scaling_factor", experts.gate_scale},
-            {"topk_method", "greedy"},
-            {"norm_topk_prob", false},
-            {"rope_parameters", rope_with_scale(a)}};
-  }
-
  private:
-  static void read_attention(const Settings& s, config::AttentionOptions& a) {
-    a.projection = "latent";
-    a.n_heads = s.size("num_attention_heads", 32);
-    s.require("num_key_value_heads", s.size("num_key_value_heads", a.n_heads) == a.n_heads);
-    s.require("attention_bias", !s.flag("attention_bias", false));
+  void describe(Keys& k, config::ModelOptions& o, const std::string& /*kind*/) const override {
+    k.model_type("deepseek_v2", "DeepseekV2ForCausalLM");
+    describe_decoder(k, o, {.vocabulary_size = 102400, .n_layers = 32, .d_model = 4096, .context_length = 2048});
+    describe_attention(k, o.attention);
+    describe_mlps(k, o);
+  }
+
+  static void describe_attention(Keys& k, config::AttentionOptions& a) {
+    k.always(a.projection, "latent");
+    k.size("num_attention_heads", a.n_heads, 32);
+    k.only("num_key_value_heads", a.n_heads);
+    k.only("attention_bias", false);
     auto& latent = a.of<config::LatentOptions>();
-    latent.kv_rank = s.size("kv_lora_rank", 512);
-    latent.q_rank = s.size_or_none("q_lora_rank", 1536);
-    latent.d_rotary = s.size("qk_rope_head_dim", 64);
-    latent.d_value = s.size("v_head_dim", 128);
-    const std::int64_t rest = s.size("qk_nope_head_dim", 128);
-    a.d_head = latent.d_rotary + rest;
-    a.qk_norm_epsilon = kLatentEpsilon;
-    for (const auto& [key, size] : {std::pair("kv_lora_rank", latent.kv_rank), std::pair("qk_nope_head_dim", rest)}) {
-      if (size % 2 != 0) {
-        s.refuse(key, "must be even");
-      }
+    k.size("kv_lora_rank", latent.kv_rank, 512);
+    if (const Settings* const s = k.given()) {
+      latent.q_rank = s->size_or_none("q_lora_rank", 1536);
+    } else {
+      latent.d_rotary = a.projection->rotary_channels(a);
+      latent.d_value = a.value_width();
     }
-    read_rope(s, a, {.fraction = 1.0});
-    read_scale(s, a);
+    k.only_written({{"q_lora_rank", latent.q_rank > 0 ? Json(latent.q_rank) : Json()}});
+    k.size("qk_rope_head_dim", latent.d_rotary, 64);
+    k.size("v_head_dim", latent.d_value, 128);
+    std::int64_t rest = a.d_head - latent.d_rotary;
+    k.size("qk_nope_head_dim", rest, 128);
+    k.always(a.d_head, latent.d_rotary + rest);
+    k.always(a.qk_norm_epsilon, kLatentEpsilon);
+    describe_rope(k, a, {.fraction = 1.0});
+    if (const Settings* const s = k.given()) {
+      for (const auto& [key, size] : {std::pair("kv_lora_rank", latent.kv_rank), std::pair("qk_nope_head_dim", rest)}) {
+        if (size % 2 != 0) {
+          s->refuse(key, "must be even");
+        }
+      }
+      read_scale(*s, a);
+    } else {
+      write_scale(a, k.written().at("rope_parameters"));
+    }
   }
 
   // With scaled positions, scores are multiplied by m^2, m = 0.1 mscale_all_dim ln(factor) + 1.
@@ -130,41 +87,56 @@ class DeepseekV2 : public Architecture {
     return std::round(number * kDigits) / kDigits;
   }
 
-  static Json rope_with_scale(const config::AttentionOptions& a) {
-    Json rope = rope_parameters(a.of<config::PositionOptions>());
+  static void write_scale(const config::AttentionOptions& a, Json& rope) {
     const double width = a.of<config::DotOptions>().scale_width;
     const double factor = a.of<config::PositionOptions>().rope_factor;
     if (width > 0.0 && factor > 1.0) {
       const double m = std::pow(static_cast<double>(a.d_head) / width, 0.25);
       rope["mscale_all_dim"] = (m - 1.0) / (0.1 * std::log(factor));
     }
-    return rope;
   }
 
-  static void read_mlps(const Settings& s, config::ModelOptions& o) {
-    const std::string method = s.text("topk_method", "greedy");
-    const bool all_groups = s.has("n_group") && s.number("n_group", 0.0) == s.number("topk_group", 0.0);
-    s.require("topk_method", method == "greedy" || (method == "group_limited_greedy" && all_groups));
-    s.require("norm_topk_prob", !s.flag("norm_topk_prob", false));
-    s.require("scoring_func", s.text("scoring_func", "softmax") == "softmax");
-    s.require("moe_layer_freq", s.number("moe_layer_freq", 1.0) == 1.0);
-    s.require("mlp_bias", !s.flag("mlp_bias", false));
+  static void describe_mlps(Keys& k, config::ModelOptions& o) {
+    const Settings* const s = k.given();
+    if (s != nullptr && s->text("topk_method", "greedy") == "group_limited_greedy") {
+      s->require("topk_method", s->has("n_group") && s->number("n_group", 0.0) == s->number("topk_group", 0.0));
+    } else {
+      k.only("topk_method", "greedy");
+    }
+    k.only("norm_topk_prob", false);
+    k.only("scoring_func", "softmax");
+    k.only("moe_layer_freq", 1);
+    const std::int64_t dense = n_dense(o);
+    std::int64_t hidden = o.of_layer(0).mlp.d_hidden;
+    if (s == nullptr) {
+      k.only_written({{"first_k_dense_replace", dense}, {"mlp_bias", dense > 0 && o.of_layer(0).mlp.bias}});
+      o = o.of_layer(o.n_layers - 1);
+    } else {
+      k.only("mlp_bias", false);
+    }
+    k.size("intermediate_size", hidden, 11008);
     config::MlpOptions& mlp = o.mlp;
-    mlp.kind = config::MlpKind::experts;
-    mlp.bias = false;
-    mlp.activation = s.activation("hidden_act", "silu");
-    mlp.expert_kind = config::ExpertKind::gated;
-    mlp.gate = config::Gate::softmax;
-    mlp.entropy_coefficient = 0.0;
-    mlp.d_hidden = s.size("moe_intermediate_size", 1407);
-    mlp.n_experts = s.size("n_routed_experts", 64);
-    mlp.top_k = s.size("num_experts_per_tok");
-    mlp.d_shared = mlp.d_hidden * s.size("n_shared_experts", 2);
-    mlp.gate_scale = s.number("routed_scaling_factor", 1.0);
-    const std::int64_t hidden = s.size("intermediate_size", 11008);
-    const double first = s.number("first_k_dense_replace", 0.0);
+    k.always(mlp.kind, config::MlpKind::experts);
+    k.always(mlp.bias, false);
+    k.activation("hidden_act", mlp.activation, "silu");
+    k.always(mlp.expert_kind, config::ExpertKind::gated);
+    k.always(mlp.gate, config::Gate::softmax);
+    k.always(mlp.entropy_coefficient, 0.0);
+    k.size("moe_intermediate_size", mlp.d_hidden, 1407);
+    k.size("n_routed_experts", mlp.n_experts, 64);
+    k.number("routed_scaling_factor", mlp.gate_scale, 1.0);
+    std::int64_t shared = mlp.d_shared / mlp.d_hidden;
+    k.size("n_shared_experts", shared, 2);
+    k.always(mlp.d_shared, mlp.d_hidden * shared);
+    if (s == nullptr) {
+      k.only_written({{"num_experts_per_tok", mlp.top_k}});
+      return;
+    }
+    mlp.top_k = s->size("num_experts_per_tok");  // has no default
+    const double first = s->number("first_k_dense_replace", 0.0);
     if (!(first >= 0.0 && first < static_cast<double>(o.n_layers) && first == std::floor(first))) {
-      s.refuse("first_k_dense_replace", fmt::format("must be a whole number below num_hidden_layers = {}", o.n_layers));
+      s->refuse("first_k_dense_replace",
+                fmt::format("must be a whole number below num_hidden_layers = {}", o.n_layers));
     }
     if (first > 0.0) {
       const auto n = static_cast<std::int64_t>(first);
@@ -174,67 +146,44 @@ class DeepseekV2 : public Architecture {
     }
   }
 
-  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-                 const std::string& theirs) const override {
-    map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
-    map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
-    map_attention(mappings, o, ours + "attention.", theirs + "self_attn.");
-    if (o.mlp.kind == config::MlpKind::gated) {
-      map_gated_mlp(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
-    } else {
-      map_experts(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
-      map_shared_expert(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.shared_experts.");
-    }
+  void map_layer(MappingList& layer, const config::ModelOptions& o) const override {
+    layer.norm("norm_1", "input_layernorm");
+    layer.norm("norm_2", "post_attention_layernorm");
+    map_attention(layer, o.attention, o.d_model);
+    o.mlp.kind == config::MlpKind::gated ? layer.gated_mlp() : layer.experts("mlp.shared_experts.");
   }
 
   // In the files, the unrotated channels of a head come first, and rotated pairs are neighbouring channels.
-  static void map_attention(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-                            const std::string& theirs) {
-    const config::AttentionOptions& a = o.attention;
+  static void map_attention(MappingList& layer, const config::AttentionOptions& a, std::int64_t d) {
     const auto& latent = a.of<config::LatentOptions>();
-    const std::int64_t d = o.d_model, h = a.n_heads, e = a.d_head, p = latent.d_rotary, n = e - p, w = a.value_width();
-    const std::int64_t r = latent.kv_rank, from = latent.q_rank > 0 ? latent.q_rank : d;
+    const std::int64_t e = a.d_head, p = latent.d_rotary, n = e - p, w = a.value_width(), r = latent.kv_rank;
+    const std::int64_t from = latent.q_rank > 0 ? latent.q_rank : d;
+    layer.set('f', from);
+    layer.set('x', e / 2);
+    layer.set('r', r);
+    layer.set('y', r + p);
+    layer.set('z', (r + p) / 2);
+    layer.set('u', n + w);
     if (latent.q_rank > 0) {
-      mappings.push_back(transposed(ours + "w_q_down", theirs + "q_a_proj.weight", d, from));
-      mappings.push_back(same(ours + "q_down_norm", theirs + "q_a_layernorm.weight", {from}));
+      layer.add("attention.w_q_down", "self_attn.q_a_proj.weight", "f d -> d f");
+      layer.add("attention.q_down_norm", "self_attn.q_a_layernorm.weight", "f");
     }
-    Mapping q{.parameter = ours + "w_q",
-              .tensor = theirs + (latent.q_rank > 0 ? "q_b_proj.weight" : "q_proj.weight"),
-              .stored = {h * e, from},
-              .view = {h, e, from},
-              .range = Range{1, 0, n},
-              .order = {2, 0, 1},
-              .shape = {from, h, e},
-              .place = Range{2, p, n}};
-    mappings.push_back(q);
-    q.view = {h, e / 2, 2, from};
-    q.range = {1, n / 2, p / 2};
-    q.order = {3, 0, 2, 1};
-    q.place = {2, 0, p};
-    mappings.push_back(q);
-    const std::string down = theirs + "kv_a_proj_with_mqa.weight", up = theirs + "kv_b_proj.weight";
-    mappings.push_back({.parameter = ours + "w_kv_down",
-                        .tensor = down,
-                        .stored = {r + p, d},
-                        .range = Range{0, 0, r},
-                        .order = {1, 0}});
-    mappings.push_back({.parameter = ours + "w_k_rotary",
-                        .tensor = down,
-                        .stored = {r + p, d},
-                        .view = {(r + p) / 2, 2, d},
-                        .range = Range{0, r / 2, p / 2},
-                        .order = {2, 1, 0},
-                        .shape = {d, p}});
-    mappings.push_back(same(ours + "kv_norm", theirs + "kv_a_layernorm.weight", {r}));
-    for (const auto& [name, begin, width] : {std::tuple("w_k", std::int64_t{0}, n), std::tuple("w_v", n, w)}) {
-      mappings.push_back({.parameter = ours + name,
-                          .tensor = up,
-                          .stored = {h * (n + w), r},
-                          .view = {h, n + w, r},
-                          .range = Range{1, begin, width},
-                          .order = {2, 0, 1}});
+    const std::string q = latent.q_rank > 0 ? "self_attn.q_b_proj.weight" : "self_attn.q_proj.weight";
+    for (const bool rotary : {false, true}) {
+      Mapping& one = layer.add("attention.w_q", q, rotary ? "(h x 2) f -> f h 2 x" : "(h e) f -> f h e");
+      one.range = rotary ? Range{1, n / 2, p / 2} : Range{1, 0, n};
+      one.shape = {from, a.n_heads, e};
+      one.place = rotary ? Range{2, 0, p} : Range{2, p, n};
     }
-    map_output(mappings, d, h, w, ours, theirs + "o_proj.weight");
+    const std::string down = "self_attn.kv_a_proj_with_mqa.weight", up = "self_attn.kv_b_proj.weight";
+    layer.add("attention.w_kv_down", down, "y d -> d y").range = {0, 0, r};
+    Mapping& key = layer.add("attention.w_k_rotary", down, "(z 2) d -> d 2 z");
+    key.range = {0, r / 2, p / 2};
+    key.shape = {d, p};
+    layer.add("attention.kv_norm", "self_attn.kv_a_layernorm.weight", "r");
+    layer.add("attention.w_k", up, "(h u) r -> r h u").range = {1, 0, n};
+    layer.add("attention.w_v", up, "(h u) r -> r h u").range = {1, n, w};
+    layer.add("attention.w_o", "self_attn.o_proj.weight", "d (h w) -> h w d");
   }
 };
 

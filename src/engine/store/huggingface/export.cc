@@ -1,7 +1,8 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "architecture.h"
 #include "engine/store/stored_tensors.h"
@@ -18,41 +19,8 @@ namespace headroom::store {
 namespace {
 
 constexpr const char* kGeneration = "generation_config.json";
-
-const char* remedy(const config::ModelOptions& o) {
-  return o.kind == config::ModelKind::language_model
-             ? "; to use the model in transformers, save it with headroom_torch.huggingface.HeadroomForCausalLM"
-             : "";
-}
-
-[[noreturn]] void refuse_unsupported(const std::string& option, const config::ModelOptions& o,
-                                     const std::string& origin) {
-  const char* also = option == "head_bias" ? ", or train with model.head_bias = false" : "";
-  user_error("{}: model.{}: cannot export, no supported Hugging Face architecture has this setting{}{}", origin, option,
-             remedy(o), also);
-}
-
-// Returns the architecture for the options. Throws UserError naming the option that no architecture supports.
-const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
-  if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
-    refuse_unsupported(obstacle, o, origin);
-  }
-  std::string tried;
-  std::set<std::string> found;
-  for (const Architecture* architecture : architectures()) {
-    const std::string obstacle = architecture->obstacle(o);
-    if (obstacle.empty()) {
-      return *architecture;
-    }
-    tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->names().kinds.front(), obstacle);
-    found.insert(obstacle);
-  }
-  if (found.size() == 1) {
-    refuse_unsupported(*found.begin(), o, origin);
-  }
-  user_error("{}: cannot export, matches no supported Hugging Face architecture: differs from {}{}", origin, tried,
-             remedy(o));
-}
+constexpr const char* kRemedy =
+    "to use the model in transformers, save it with headroom_torch.huggingface.HeadroomForCausalLM";
 
 // Returns a layer's options with default sizes (0) made explicit.
 config::ModelOptions explicit_sizes(const config::ModelOptions& model, std::int64_t layer) {
@@ -67,17 +35,19 @@ config::ModelOptions explicit_sizes(const config::ModelOptions& model, std::int6
 
 // Returns whether a key affects training only, or belongs to a part that the model lacks.
 bool has_no_effect(const std::string& key, const config::ModelOptions& o) {
-  const bool has_epsilon = o.attention.qk_norm || o.attention.projection->has_latent();
+  const bool has_epsilon =
+      o.attention.qk_norm || o.attention.projection->has_latent() || o.attention.score->is_recurrent();
   return key.ends_with("dropout") || key.ends_with("coefficient") || key.starts_with("model.initialisation") ||
          key == "model.embedding_std" || (key == "model.attention.qk_norm_epsilon" && !has_epsilon);
 }
 
-// Throws UserError naming an option that is lost in `settings`, the config.json of the architecture. Biases may be
-// added, because an export fills them with zeros.
-void require_all_written(const config::ModelOptions& o, const Architecture& architecture, const Json& settings,
-                         const std::string& origin) {
-  const SortedJson document = parse_sorted_json(settings.dump(), origin);
-  const config::ModelOptions again = architecture.read(Settings(document, origin));
+// Returns the options that are lost in `settings`, a config.json of the architecture. Throws UserError if it has a
+// value that cannot be read. Biases may be added, because an export fills them with zeros.
+std::vector<std::string> lost_in(const Json& settings, const Architecture& architecture,
+                                 const config::ModelOptions& o) {
+  const SortedJson document = parse_sorted_json(settings.dump(), "config.json");  // numbers as a file has them
+  const config::ModelOptions again = architecture.read(Settings(document, "config.json"));
+  std::vector<std::string> lost;
   for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
     config::ModelOptions before = explicit_sizes(o, layer), after = explicit_sizes(again, layer);
     before.attention.bias = before.attention.bias || after.attention.bias;
@@ -85,12 +55,43 @@ void require_all_written(const config::ModelOptions& o, const Architecture& arch
     // qwen2 drops an output bias of zeros.
     before.attention.of<config::DenseOptions>() = after.attention.of<config::DenseOptions>();
     for (const std::string& key : config::differing_keys(before, after)) {
-      if (!has_no_effect(key, before)) {
-        user_error("{}: {}: cannot export as {}, which has no such setting{}", origin, key,
-                   settings.at("model_type").get<std::string>(), remedy(o));
+      if (!has_no_effect(key, before) && std::ranges::find(lost, key) == lost.end()) {
+        lost.push_back(key);
       }
     }
   }
+  return lost;
+}
+
+// Returns the architecture for the options. Throws UserError naming the options that the closest one lacks.
+const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
+  if (o.kind != config::ModelKind::language_model) {
+    user_error("{}: model.kind: cannot export, only language models have an equivalent in Hugging Face", origin);
+  }
+  std::string closest, unreadable;
+  std::vector<std::string> missing;
+  for (const Architecture* architecture : architectures()) {
+    const Json settings = architecture->write(o, "");
+    try {
+      const std::vector<std::string> lost = lost_in(settings, *architecture, o);
+      if (lost.empty()) {
+        return *architecture;
+      }
+      if (missing.empty() || lost.size() < missing.size()) {
+        closest = settings.at("model_type");
+        missing = lost;
+      }
+    } catch (const UserError& error) {  // a value that the architecture does not allow
+      unreadable = unreadable.empty() ? error.what() : unreadable;
+    }
+  }
+  if (missing.empty()) {
+    user_error("{}: cannot export, no supported Hugging Face architecture has its settings: {}", origin, unreadable);
+  }
+  const bool one = missing.size() == 1;
+  user_error("{}: {}: cannot export, no supported Hugging Face architecture has {} (the closest is {}); {}{}", origin,
+             fmt::join(missing, ", "), one ? "this setting" : "these settings", closest, kRemedy,
+             one && missing[0] == "model.head_bias" ? ", or train with model.head_bias = false" : "");
 }
 
 // Throws UserError for a parameter that no tensor of the architecture can hold.
@@ -188,10 +189,7 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   }
 
   Json settings = architecture.write(o, kind);
-  settings["vocab_size"] = o.vocabulary_size;
-  settings["tie_word_embeddings"] = o.tied_embeddings;
   settings["torch_dtype"] = "float32";
-  require_all_written(o, architecture, settings, origin);
 
   make_folder(folder);
   require_own(folder);

@@ -8,44 +8,21 @@
 namespace headroom::store {
 namespace {
 
-std::string gpt_obstacle(const config::ModelOptions& o, const config::ModelOptions& usual) {
-  const config::AttentionOptions& a = o.attention;
-  const std::string differs =
-      first_difference(o, usual,
-                       {"norm_position", "output_norms", "scaled_embeddings", "attention.projection", "attention.score",
-                        "attention.composition", "attention.qk_norm", "attention.position", "norm",
-                        usual.attention.position == "learned" ? "arrangement" : "", "mlp.kind"});
-  return !differs.empty() ? differs
-                          : first_of({{a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
-                                      {a.window != 0, "attention.window"},
-                                      {a.n_heads * a.d_head != o.d_model, "attention.d_head"}});
-}
-
-// The tensor that holds the queries, keys and values of all heads: its shape, its view with an axis of size 3, that
-// axis, and the order of the other axes (empty: as viewed).
-struct Joint {
-  std::string tensor;
-  std::vector<std::int64_t> stored, view;
-  std::int64_t axis;
-  std::vector<std::int64_t> order = {};
-};
-
-// Maps the parameters `name`q, `name`k and `name`v.
-void map_joint(std::vector<Mapping>& mappings, const std::string& name, const Joint& joint) {
-  for (std::int64_t i = 0; i < 3; ++i) {
-    mappings.push_back({.parameter = name + "qkv"[i],
-                        .tensor = joint.tensor,
-                        .stored = joint.stored,
-                        .view = joint.view,
-                        .part = {{joint.axis, i}},
-                        .order = joint.order});
+// What both have. The keys named are those of the number of heads and the width.
+void describe_gpt(Keys& k, config::ModelOptions& o, const char* heads, const char* width) {
+  k.always(o.norm, config::Norm::layer);
+  k.always(o.head_bias, false);
+  if (const Settings* const s = k.given()) {
+    o.attention.d_head = s->quotient({heads, o.attention.n_heads}, {width, o.d_model});
   }
+  k.always(o.mlp.kind, config::MlpKind::dense);
+  k.always(o.mlp.bias, true);
 }
 
 class Gpt2 : public Architecture {
  public:
   Gpt2()
-      : Architecture({.kinds = {"gpt2"},
+      : Architecture({.kinds = {{"gpt2", 50256}},
                       .prefix = "transformer.",
                       .embedding = "transformer.wte",
                       .layers = "transformer.h.",
@@ -58,68 +35,45 @@ class Gpt2 : public Architecture {
                                   {"num_attention_heads", "n_head"},
                                   {"max_position_embeddings", "n_positions"}}}) {}
 
-  config::ModelOptions read(const Settings& s) const override {
-    s.require("scale_attn_weights", s.flag("scale_attn_weights", true));
-    s.require("scale_attn_by_inverse_layer_idx", !s.flag("scale_attn_by_inverse_layer_idx", false));
-    s.require("add_cross_attention", !s.flag("add_cross_attention", false));
-    config::ModelOptions o;
-    o.vocabulary_size = s.size("vocab_size", 50257);
-    o.n_layers = s.size("n_layer", 12);
-    o.d_model = s.size("n_embd", 768);
-    o.context_length = s.size("n_positions", 1024);
-    o.norm = config::Norm::layer;
-    o.norm_epsilon = s.epsilon("layer_norm_epsilon", 1e-5);
-    o.tied_embeddings = s.flag("tie_word_embeddings", true);
-    o.head_bias = false;
-    o.attention.n_heads = s.size("n_head", 12);
-    o.attention.d_head = s.quotient({"n_head", o.attention.n_heads}, {"n_embd", o.d_model});
-    o.attention.bias = true;
-    o.attention.position = "learned";
-    o.mlp.kind = config::MlpKind::dense;
-    o.mlp.d_hidden = s.size("n_inner", 4 * o.d_model);
-    o.mlp.activation = s.activation("activation_function", "gelu_new");
-    o.mlp.bias = true;
-    return o;
-  }
-
-  std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, usual()); }
-
-  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
-    return {{"model_type", "gpt2"},
-            {"architectures", {"GPT2LMHeadModel"}},
-            {"n_layer", o.n_layers},
-            {"n_embd", o.d_model},
-            {"n_head", o.attention.n_heads},
-            {"n_positions", o.context_length},
-            {"n_inner", o.mlp.d_hidden},
-            {"activation_function", activation_name(o.mlp.activation)},
-            {"layer_norm_epsilon", o.norm_epsilon},
-            {"resid_pdrop", o.dropout},
-            {"embd_pdrop", o.dropout},
-            {"attn_pdrop", 0.0}};
-  }
-
  private:
-  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-                 const std::string& theirs) const override {
-    const std::int64_t d = o.d_model, h = o.attention.n_heads, e = o.attention.d_head, g = o.mlp.d_hidden;
-    map_norm(mappings, o, ours + "norm_1", theirs + "ln_1");
-    map_norm(mappings, o, ours + "norm_2", theirs + "ln_2");
-    map_joint(mappings, ours + "attention.w_", {theirs + "attn.c_attn.weight", {d, 3 * d}, {d, 3, h, e}, 1});
-    map_joint(mappings, ours + "attention.b_", {theirs + "attn.c_attn.bias", {3 * d}, {3, h, e}, 0});
-    Mapping output = same(ours + "attention.w_o", theirs + "attn.c_proj.weight", {d, d});
-    output.view = {h, e, d};
-    mappings.push_back(output);
-    mappings.push_back(same(ours + "attention.b_o", theirs + "attn.c_proj.bias", {d}));
-    map_linear(mappings, {ours + "ffn.", "_up"}, {theirs + "mlp.c_fc", d, g, true, Stored::in_out});
-    map_linear(mappings, {ours + "ffn.", "_down"}, {theirs + "mlp.c_proj", g, d, true, Stored::in_out});
+  void describe(Keys& k, config::ModelOptions& o, const std::string& /*kind*/) const override {
+    config::AttentionOptions& a = o.attention;
+    k.model_type("gpt2", "GPT2LMHeadModel");
+    k.only("scale_attn_weights", true);
+    k.only("scale_attn_by_inverse_layer_idx", false);
+    k.only("add_cross_attention", false);
+    k.size("vocab_size", o.vocabulary_size, 50257);
+    k.size("n_layer", o.n_layers, 12);
+    k.size("n_embd", o.d_model, 768);
+    k.size("n_positions", o.context_length, 1024);
+    k.epsilon("layer_norm_epsilon", o.norm_epsilon, 1e-5);
+    k.flag("tie_word_embeddings", o.tied_embeddings, true);
+    k.size("n_head", a.n_heads, 12);
+    k.size("n_inner", o.mlp.d_hidden, 4 * o.d_model);
+    k.activation("activation_function", o.mlp.activation, "gelu_new");
+    k.always(a.position, "learned");
+    k.always(a.bias, true);
+    describe_gpt(k, o, "n_head", "n_embd");
+    k.only_written({{"resid_pdrop", o.dropout}, {"embd_pdrop", o.dropout}, {"attn_pdrop", 0.0}});
+  }
+
+  void map_layer(MappingList& layer, const config::ModelOptions& /*o*/) const override {
+    layer.norm("norm_1", "ln_1");
+    layer.norm("norm_2", "ln_2");
+    for (std::int64_t i = 0; i < 3; ++i) {
+      layer.linear(fmt::format("attention.{{}}_{}", "qkv"[i]), "attn.c_attn", fmt::format("d (3:{} h e)", i),
+                   fmt::format("(3:{} h e)", i).c_str());
+    }
+    layer.linear("attention.{}_o", "attn.c_proj", "(h e) d", "d");
+    layer.linear("ffn.{}_up", "mlp.c_fc", "d g", "g");
+    layer.linear("ffn.{}_down", "mlp.c_proj", "g d", "d");
   }
 };
 
 class GptNeox : public Architecture {
  public:
   GptNeox()
-      : Architecture({.kinds = {"gpt_neox"},
+      : Architecture({.kinds = {{"gpt_neox"}},
                       .prefix = "gpt_neox.",
                       .embedding = "gpt_neox.embed_in",
                       .layers = "gpt_neox.layers.",
@@ -129,71 +83,42 @@ class GptNeox : public Architecture {
                       .ignored = {".attention.bias", ".attention.masked_bias", ".attention.rotary_emb.inv_freq"}}) {
   }  // masks, angles
 
-  config::ModelOptions read(const Settings& s) const override {
-    config::ModelOptions o;
-    o.vocabulary_size = s.size("vocab_size", 50432);
-    o.n_layers = s.size("num_hidden_layers", 44);
-    o.d_model = s.size("hidden_size", 6144);
-    o.context_length = s.size("max_position_embeddings", 2048);
-    o.arrangement =
-        s.flag("use_parallel_residual", true) ? config::Arrangement::parallel : config::Arrangement::sequential;
-    o.norm = config::Norm::layer;
-    o.norm_epsilon = s.epsilon("layer_norm_eps", 1e-5);
-    o.tied_embeddings = s.flag("tie_word_embeddings", false);
-    o.head_bias = false;
-    o.attention.n_heads = s.size("num_attention_heads", 64);
-    o.attention.d_head = s.quotient({"num_attention_heads", o.attention.n_heads}, {"hidden_size", o.d_model});
-    s.require("head_dim", s.size("head_dim", o.attention.d_head) == o.attention.d_head);
-    o.attention.bias = s.flag("attention_bias", true);
-    read_rope(s, o.attention, {.fraction = 0.25});
-    o.mlp.kind = config::MlpKind::dense;
-    o.mlp.d_hidden = s.size("intermediate_size", 24576);
-    o.mlp.activation = s.activation("hidden_act", "gelu");
-    o.mlp.bias = true;
-    return o;
-  }
-
-  std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, usual()); }
-
-  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
-    const config::AttentionOptions& a = o.attention;
-    const auto& position = a.of<config::PositionOptions>();
-    Json rope = rope_parameters(position);
-    rope["partial_rotary_factor"] = position.rope_fraction;
-    return {{"model_type", "gpt_neox"},
-            {"architectures", {"GPTNeoXForCausalLM"}},
-            {"num_hidden_layers", o.n_layers},
-            {"hidden_size", o.d_model},
-            {"num_attention_heads", a.n_heads},
-            {"max_position_embeddings", o.context_length},
-            {"intermediate_size", o.mlp.d_hidden},
-            {"hidden_act", activation_name(o.mlp.activation)},
-            {"layer_norm_eps", o.norm_epsilon},
-            {"use_parallel_residual", o.arrangement == config::Arrangement::parallel},
-            {"attention_bias", a.bias},
-            {"rotary_pct", position.rope_fraction},
-            {"rotary_emb_base", position.rope_base},
-            {"rope_parameters", rope},
-            {"hidden_dropout", o.dropout}};
-  }
-
  private:
-  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-                 const std::string& theirs) const override {
-    const std::int64_t d = o.d_model, h = o.attention.n_heads, e = o.attention.d_head, g = o.mlp.d_hidden;
-    map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
-    map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
-    const std::string joint = theirs + "attention.query_key_value.";
-    map_joint(mappings, ours + "attention.w_", {joint + "weight", {3 * d, d}, {h, 3, e, d}, 1, {2, 0, 1}});
-    if (o.attention.bias) {
-      map_joint(mappings, ours + "attention.b_", {joint + "bias", {3 * d}, {h, 3, e}, 1});
+  void describe(Keys& k, config::ModelOptions& o, const std::string& /*kind*/) const override {
+    config::AttentionOptions& a = o.attention;
+    k.model_type("gpt_neox", "GPTNeoXForCausalLM");
+    k.size("vocab_size", o.vocabulary_size, 50432);
+    k.size("num_hidden_layers", o.n_layers, 44);
+    k.size("hidden_size", o.d_model, 6144);
+    k.size("max_position_embeddings", o.context_length, 2048);
+    k.epsilon("layer_norm_eps", o.norm_epsilon, 1e-5);
+    k.flag("tie_word_embeddings", o.tied_embeddings, false);
+    describe_parallel(k, o);
+    k.size("num_attention_heads", a.n_heads, 64);
+    k.flag("attention_bias", a.bias, true);
+    describe_rope(k, a, {.fraction = 0.25});
+    k.size("intermediate_size", o.mlp.d_hidden, 24576);
+    k.activation("hidden_act", o.mlp.activation, "gelu");
+    describe_gpt(k, o, "num_attention_heads", "hidden_size");
+    if (const Settings* const s = k.given()) {
+      s->require("head_dim", s->size("head_dim", a.d_head) == a.d_head);
     }
-    map_output(mappings, d, h, e, ours + "attention.", theirs + "attention.dense.weight");
-    if (o.attention.bias) {
-      mappings.push_back(same(ours + "attention.b_o", theirs + "attention.dense.bias", {d}));
+    k.only_written({{"rotary_pct", a.of<config::PositionOptions>().rope_fraction},
+                    {"rotary_emb_base", a.of<config::PositionOptions>().rope_base},
+                    {"hidden_dropout", o.dropout}});
+  }
+
+  void map_layer(MappingList& layer, const config::ModelOptions& o) const override {
+    const bool bias = o.attention.bias;
+    layer.norm("norm_1", "input_layernorm");
+    layer.norm("norm_2", "post_attention_layernorm");
+    for (std::int64_t i = 0; i < 3; ++i) {
+      layer.linear(fmt::format("attention.{{}}_{}", "qkv"[i]), "attention.query_key_value",
+                   fmt::format("(h 3:{} e) d -> d h e", i), bias ? fmt::format("(h 3:{} e)", i).c_str() : nullptr);
     }
-    map_linear(mappings, {ours + "ffn.", "_up"}, {theirs + "mlp.dense_h_to_4h", d, g, true, Stored::out_in});
-    map_linear(mappings, {ours + "ffn.", "_down"}, {theirs + "mlp.dense_4h_to_h", g, d, true, Stored::out_in});
+    layer.linear("attention.{}_o", "attention.dense", "d (h e) -> h e d", bias ? "d" : nullptr);
+    layer.linear("ffn.{}_up", "mlp.dense_h_to_4h", "g d -> d g", "g");
+    layer.linear("ffn.{}_down", "mlp.dense_4h_to_h", "d g -> g d", "d");
   }
 };
 

@@ -20,96 +20,65 @@ constexpr config::RopeScalingOptions kUsualScaling = {.rope_scaling = config::Ro
 
 class GptOss : public Architecture {
  public:
-  GptOss() : Architecture({.kinds = {"gpt_oss"}, .aliases = {{"num_experts", "num_local_experts"}}}) {}
-
-  config::ModelOptions read(const Settings& s) const override {
-    config::ModelOptions o = read_decoder(s, {.vocabulary_size = 201088,
-                                              .n_layers = 36,
-                                              .d_model = 2880,
-                                              .context_length = 131072,
-                                              .norm_epsilon = 1e-5,
-                                              .n_heads = 64,
-                                              .n_kv_heads = 8,
-                                              .d_head = 64});
-    config::AttentionOptions& a = o.attention;
-    a.bias = s.flag("attention_bias", true);
-    a.of<config::DotOptions>().sink = true;
-    read_rope(s, a, {.fraction = 1.0, .base = 150000.0});
-    if (!s.has("rope_parameters") && !s.has("rope_scaling")) {
-      static_cast<config::RopeScalingOptions&>(a.of<config::PositionOptions>()) = kUsualScaling;
-    }
-    const std::int64_t window = s.size_or_none("sliding_window", kGptOssWindow);
-    std::vector<std::int64_t> windows;
-    for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
-      windows.push_back(layer % 2 == 0 ? window : 0);
-    }
-    set_windows(o, read_layer_types(s, window, std::move(windows)));
-    read_mlp(s, o.mlp);
-    return o;
-  }
-
-  std::string obstacle(const config::ModelOptions& o) const override {
-    return first_difference(
-        o, usual(),
-        {"attention.projection", "attention.score", "attention.composition", "attention.sink", "output_norms",
-         "scaled_embeddings", "attention.position", "attention.qk_norm", "norm", "arrangement", "mlp.kind",
-         "mlp.expert_kind", "mlp.expert_bias", "mlp.gate", "mlp.gate_scale", "mlp.d_shared"});
-  }
-
-  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
-    const config::AttentionOptions& a = o.attention;
-    const std::vector<std::int64_t> windows = windows_of(o);
-    const std::int64_t window = *std::max_element(windows.begin(), windows.end());
-    Json json = write_decoder(o, "gpt_oss", "GptOssForCausalLM");
-    json.update({{"attention_bias", a.bias},
-                 {"num_local_experts", o.mlp.n_experts},
-                 {"num_experts_per_tok", o.mlp.top_k},
-                 {"swiglu_limit", config::kExpertLimit},
-                 {"swiglu_alpha", config::kExpertSlope},
-                 {"sliding_window", window > 0 ? window : kGptOssWindow},  // transformers needs a number
-                 {"layer_types", layer_types(windows)},
-                 {"rope_parameters", rope_parameters(a.of<config::PositionOptions>())}});
-    return json;
-  }
+  GptOss() : Architecture({.kinds = {{"gpt_oss", -1}}, .aliases = {{"num_experts", "num_local_experts"}}}) {}
 
  private:
-  static void read_mlp(const Settings& s, config::MlpOptions& mlp) {
-    s.require("swiglu_limit", s.number("swiglu_limit", config::kExpertLimit) == config::kExpertLimit);
-    s.require("swiglu_alpha", s.number("swiglu_alpha", config::kExpertSlope) == config::kExpertSlope);
-    mlp.kind = config::MlpKind::experts;
-    mlp.d_hidden = s.size("intermediate_size", 2880);
-    mlp.n_experts = s.size("num_local_experts", 128);
-    mlp.top_k = s.size("num_experts_per_tok", 4);
-    mlp.expert_kind = config::ExpertKind::clamped;
-    mlp.expert_bias = config::ExpertBias::all;
-    mlp.gate = config::Gate::softmax_top_k;
-    mlp.entropy_coefficient = 0.0;
+  void describe(Keys& k, config::ModelOptions& o, const std::string& /*kind*/) const override {
+    k.model_type("gpt_oss", "GptOssForCausalLM");
+    describe_decoder(k, o,
+                     {.vocabulary_size = 201088,
+                      .n_layers = 36,
+                      .d_model = 2880,
+                      .context_length = 131072,
+                      .norm_epsilon = 1e-5,
+                      .n_heads = 64,
+                      .n_kv_heads = 8,
+                      .d_head = 64});
+    config::AttentionOptions& a = o.attention;
+    k.flag("attention_bias", a.bias, true);
+    k.always(a.of<config::DotOptions>().sink, true);
+    describe_rope(k, a, {.fraction = 1.0, .base = 150000.0});
+    if (const Settings* const s = k.given()) {
+      if (!s->has("rope_parameters") && !s->has("rope_scaling")) {
+        static_cast<config::RopeScalingOptions&>(a.of<config::PositionOptions>()) = kUsualScaling;
+      }
+      const std::int64_t window = s->size_or_none("sliding_window", kGptOssWindow);
+      set_windows(o, read_windows(*s, o.n_layers, window, [](std::int64_t layer) { return layer % 2 == 0; }));
+    } else {
+      const std::vector<std::int64_t> windows = windows_of(o);
+      const std::int64_t window = std::ranges::max(windows);
+      k.only_written({{"sliding_window", window > 0 ? window : kGptOssWindow},  // transformers needs a number
+                      {"layer_types", layer_types(windows)}});
+    }
+    describe_mlp(k, o.mlp);
   }
 
-  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-                 const std::string& theirs) const override {
-    const std::int64_t d = o.d_model, g = o.mlp.d_hidden, n = o.mlp.n_experts;
-    map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
-    map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
-    map_heads(mappings, o, ours + "attention.", theirs + "self_attn.");
-    mappings.push_back(same(ours + "attention.sink", theirs + "self_attn.sinks", {o.attention.n_heads}));
-    mappings.push_back(transposed(ours + "ffn.select", theirs + "mlp.router.weight", d, n));
-    mappings.push_back(same(ours + "ffn.b_select", theirs + "mlp.router.bias", {n}));
-    const std::string experts = theirs + "mlp.experts.";
-    for (const auto& [which, i] : {std::pair("gate", 0), std::pair("up", 1)}) {  // alternating columns
-      mappings.push_back({.parameter = fmt::format("{}ffn.w_{}", ours, which),
-                          .tensor = experts + "gate_up_proj",
-                          .stored = {n, d, 2 * g},
-                          .view = {n, d, g, 2},
-                          .part = {{3, i}}});
-      mappings.push_back({.parameter = fmt::format("{}ffn.b_{}", ours, which),
-                          .tensor = experts + "gate_up_proj_bias",
-                          .stored = {n, 2 * g},
-                          .view = {n, g, 2},
-                          .part = {{2, i}}});
-    }
-    mappings.push_back(same(ours + "ffn.w_down", experts + "down_proj", {n, g, d}));
-    mappings.push_back(same(ours + "ffn.b_down", experts + "down_proj_bias", {n, d}));
+  static void describe_mlp(Keys& k, config::MlpOptions& mlp) {
+    k.only("swiglu_limit", config::kExpertLimit);
+    k.only("swiglu_alpha", config::kExpertSlope);
+    k.always(mlp.kind, config::MlpKind::experts);
+    k.size("intermediate_size", mlp.d_hidden, 2880);
+    k.size("num_local_experts", mlp.n_experts, 128);
+    k.size("num_experts_per_tok", mlp.top_k, 4);
+    k.always(mlp.expert_kind, config::ExpertKind::clamped);
+    k.always(mlp.expert_bias, config::ExpertBias::all);
+    k.always(mlp.gate, config::Gate::softmax_top_k);
+    k.always(mlp.entropy_coefficient, 0.0);
+  }
+
+  void map_layer(MappingList& layer, const config::ModelOptions& /*o*/) const override {
+    layer.norm("norm_1", "input_layernorm");
+    layer.norm("norm_2", "post_attention_layernorm");
+    layer.heads();
+    layer.add("attention.sink", "self_attn.sinks", "h");
+    layer.add("ffn.select", "mlp.router.weight", "n d -> d n");
+    layer.add("ffn.b_select", "mlp.router.bias", "n");
+    layer.add("ffn.w_gate", "mlp.experts.gate_up_proj", "n d (g 2:0)");  // alternating columns
+    layer.add("ffn.w_up", "mlp.experts.gate_up_proj", "n d (g 2:1)");
+    layer.add("ffn.b_gate", "mlp.experts.gate_up_proj_bias", "n (g 2:0)");
+    layer.add("ffn.b_up", "mlp.experts.gate_up_proj_bias", "n (g 2:1)");
+    layer.add("ffn.w_down", "mlp.experts.down_proj", "n g d");
+    layer.add("ffn.b_down", "mlp.experts.down_proj_bias", "n d");
   }
 };
 

@@ -132,11 +132,11 @@ const Architecture& architecture_of(const Settings& settings) {
   const std::string kind = settings.text("model_type", "");
   std::string known;
   for (const Architecture* architecture : architectures()) {
-    for (const std::string_view one : architecture->names().kinds) {
-      if (one == kind) {
+    for (const ModelType& one : architecture->names().kinds) {
+      if (one.name == kind) {
         return *architecture;
       }
-      known += std::string(one) + ", ";
+      known += std::string(one.name) + ", ";
     }
   }
   settings.refuse("model_type", fmt::format("must be one of {}{}", known, kOwnKind));

@@ -12,150 +12,73 @@ constexpr double kLayerEpsilon = 1e-6;  // of the layers' norms, regardless of r
 
 class JetMoe : public Architecture {
  public:
-  JetMoe() : Architecture({.kinds = {"jetmoe"}, .aliases = {{"head_dim", "kv_channels"}}}) {}
-
-  config::ModelOptions read(const Settings& s) const override {
-    config::ModelOptions o = read_decoder(s, {.vocabulary_size = 32000,
-                                              .n_layers = 12,
-                                              .d_model = 2048,
-                                              .context_length = 4096,
-                                              .norm_epsilon = kLayerEpsilon,
-                                              .tied_embeddings = true});
-    o.final_norm_epsilon = o.norm_epsilon == kLayerEpsilon ? 0.0 : o.norm_epsilon;
-    o.norm_epsilon = kLayerEpsilon;
-    const std::int64_t n_experts = s.size("num_local_experts", 8), top_k = s.size("num_experts_per_tok", 2);
-    read_attention(s, n_experts, top_k, o.attention);
-    config::MlpOptions& mlp = o.mlp;
-    mlp.kind = config::MlpKind::experts;
-    mlp.d_hidden = s.size("intermediate_size", 5632);
-    mlp.activation = s.activation("activation_function", "silu");
-    mlp.n_experts = n_experts;
-    mlp.top_k = top_k;
-    mlp.expert_kind = config::ExpertKind::gated;
-    mlp.expert_bias = config::ExpertBias::output;
-    mlp.gate = config::Gate::softmax_top_k;
-    mlp.entropy_coefficient = 0.0;
-    return o;
-  }
-
-  std::string obstacle(const config::ModelOptions& o) const override {
-    const config::AttentionOptions& a = o.attention;
-    const auto& routing = a.of<config::RoutingOptions>();
-    const std::string differs = first_difference(o, usual(),
-                                                 {"attention.projection",
-                                                  "attention.score",
-                                                  "attention.composition",
-                                                  "output_norms",
-                                                  "scaled_embeddings",
-                                                  "attention.position",
-                                                  "attention.qk_norm",
-                                                  "attention.bias",
-                                                  "attention.gate",
-                                                  "attention.noisy_routing",
-                                                  "attention.output_bias",
-                                                  "norm",
-                                                  "norm_epsilon",
-                                                  "arrangement",
-                                                  "mlp.kind",
-                                                  "mlp.expert_kind",
-                                                  "mlp.expert_bias",
-                                                  "mlp.gate",
-                                                  "mlp.gate_scale",
-                                                  "mlp.d_shared"});
-    return !differs.empty() ? differs
-                            : first_of({{a.n_kv_heads != a.computed_kv_heads(), "attention.n_kv_heads"},
-                                        {o.mlp.n_experts != routing.n_experts, "mlp.n_experts"},
-                                        {o.mlp.top_k != routing.top_k, "mlp.top_k"}});
-  }
-
-  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
-    const config::AttentionOptions& a = o.attention;
-    const auto& position = a.of<config::PositionOptions>();
-    return {{"model_type", "jetmoe"},
-            {"architectures", {"JetMoeForCausalLM"}},
-            {"num_hidden_layers", o.n_layers},
-            {"hidden_size", o.d_model},
-            {"num_key_value_heads", a.n_kv_heads},
-            {"kv_channels", a.d_head},
-            {"max_position_embeddings", o.context_length},
-            {"intermediate_size", o.mlp.d_hidden},
-            {"activation_function", activation_name(o.mlp.activation)},
-            {"num_local_experts", o.mlp.n_experts},
-            {"num_experts_per_tok", o.mlp.top_k},
-            {"rms_norm_eps", o.last_norm_epsilon()},
-            {"rope_theta", position.rope_base},
-            {"rope_parameters", rope_parameters(position)}};
-  }
+  JetMoe() : Architecture({.kinds = {{"jetmoe"}}, .aliases = {{"head_dim", "kv_channels"}}}) {}
 
  private:
-  static void read_attention(const Settings& s, std::int64_t n_experts, std::int64_t top_k,
-                             config::AttentionOptions& a) {
-    a.projection = "routed_heads";
-    a.n_kv_heads = s.size("num_key_value_heads", 16);
-    a.n_heads = a.n_kv_heads * top_k;
-    a.d_head = s.size("kv_channels", 128);
-    s.require("num_attention_heads", s.size("num_attention_heads", a.n_heads) == a.n_heads);
+  void describe(Keys& k, config::ModelOptions& o, const std::string& /*kind*/) const override {
+    k.model_type("jetmoe", "JetMoeForCausalLM");
+    if (k.given() == nullptr) {
+      o.norm_epsilon = o.last_norm_epsilon();
+    }
+    describe_decoder(k, o,
+                     {.vocabulary_size = 32000,
+                      .n_layers = 12,
+                      .d_model = 2048,
+                      .context_length = 4096,
+                      .norm_epsilon = kLayerEpsilon,
+                      .tied_embeddings = true});
+    k.always(o.final_norm_epsilon, o.norm_epsilon == kLayerEpsilon ? 0.0 : o.norm_epsilon);
+    k.always(o.norm_epsilon, kLayerEpsilon);
+    config::MlpOptions& mlp = o.mlp;
+    k.always(mlp.kind, config::MlpKind::experts);
+    k.size("intermediate_size", mlp.d_hidden, 5632);
+    k.activation("activation_function", mlp.activation, "silu");
+    k.size("num_local_experts", mlp.n_experts, 8);
+    k.size("num_experts_per_tok", mlp.top_k, 2);
+    k.always(mlp.expert_kind, config::ExpertKind::gated);
+    k.always(mlp.expert_bias, config::ExpertBias::output);
+    k.always(mlp.gate, config::Gate::softmax_top_k);
+    k.always(mlp.entropy_coefficient, 0.0);
+    describe_attention(k, mlp, o.attention);
+  }
+
+  static void describe_attention(Keys& k, const config::MlpOptions& mlp, config::AttentionOptions& a) {
+    k.always(a.projection, "routed_heads");
+    k.size("num_key_value_heads", a.n_kv_heads, 16);
+    k.always(a.n_heads, a.n_kv_heads * mlp.top_k);
+    k.size("kv_channels", a.d_head, 128);
+    if (const Settings* const s = k.given()) {
+      s->require("num_attention_heads", s->size("num_attention_heads", a.n_heads) == a.n_heads);
+    }
     auto& routing = a.of<config::RoutingOptions>();
-    routing.n_experts = n_experts;
-    routing.top_k = top_k;
-    routing.gate = config::Gate::softmax_top_k;
+    k.always(routing.n_experts, mlp.n_experts);
+    k.always(routing.top_k, mlp.top_k);
+    k.always(routing.gate, config::Gate::softmax_top_k);
     auto& heads = a.of<config::RoutedHeadOptions>();
-    heads.output_bias = true;
-    heads.switch_coefficient = heads.z_coefficient = 0.0;
-    read_rope(s, a, {.fraction = 1.0});
+    k.always(heads.output_bias, true);
+    k.always(heads.switch_coefficient, 0.0);
+    k.always(heads.z_coefficient, 0.0);
+    describe_rope(k, a, {.fraction = 1.0});
   }
 
-  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-                 const std::string& theirs) const override {
-    map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
-    map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
-    map_attention(mappings, o, ours + "attention.", theirs + "self_attention.");
-    const std::int64_t d = o.d_model, g = o.mlp.d_hidden, n = o.mlp.n_experts;
-    mappings.push_back(transposed(ours + "ffn.select", theirs + "mlp.router.layer.weight", d, n));
-    for (const auto& [which, i] : {std::pair("gate", 0), std::pair("up", 1)}) {
-      mappings.push_back({.parameter = fmt::format("{}ffn.w_{}", ours, which),
-                          .tensor = theirs + "mlp.input_linear.weight",
-                          .stored = {n, 2 * g, d},
-                          .view = {n, 2, g, d},
-                          .part = {{1, i}},
-                          .order = {0, 2, 1}});
-    }
-    mappings.push_back({.parameter = ours + "ffn.w_down",
-                        .tensor = theirs + "mlp.output_linear.weight",
-                        .stored = {n, d, g},
-                        .order = {0, 2, 1}});
-    mappings.push_back(same(ours + "ffn.b_out", theirs + "mlp.bias", {d}));
-  }
-
-  // With one key and value head, the parameters have no axis of heads.
-  static void map_attention(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-                            const std::string& theirs) {
-    const config::AttentionOptions& a = o.attention;
-    const std::int64_t d = o.d_model, h = a.n_kv_heads, e = a.d_head, n = a.of<config::RoutingOptions>().n_experts;
-    const bool one = h == 1;
-    mappings.push_back(transposed(ours + "select", theirs + "experts.router.layer.weight", d, n));
-    mappings.push_back({.parameter = ours + "w_q",
-                        .tensor = theirs + "experts.input_linear.weight",
-                        .stored = {n, h * e, d},
-                        .view = {n, h, e, d},
-                        .order = {0, 3, 1, 2},
-                        .shape = one ? std::vector{n, d, e} : std::vector{n, d, h, e}});
-    mappings.push_back({.parameter = ours + "w_o",
-                        .tensor = theirs + "experts.output_linear.weight",
-                        .stored = {n, d, h * e},
-                        .view = {n, d, h, e},
-                        .order = {0, 2, 3, 1},
-                        .shape = one ? std::vector{n, e, d} : std::vector{n, h, e, d}});
-    mappings.push_back(same(ours + "b_out", theirs + "experts.bias", {d}));
-    for (const auto& [name, i] : {std::pair("w_k", 0), std::pair("w_v", 1)}) {
-      mappings.push_back({.parameter = ours + name,
-                          .tensor = theirs + "kv_proj.weight",
-                          .stored = {2 * h * e, d},
-                          .view = {2, h, e, d},
-                          .part = {{0, i}},
-                          .order = {2, 0, 1},
-                          .shape = one ? std::vector{d, e} : std::vector{d, h, e}});
-    }
+  void map_layer(MappingList& layer, const config::ModelOptions& o) const override {
+    layer.norm("norm_1", "input_layernorm");
+    layer.norm("norm_2", "post_attention_layernorm");
+    // With one key and value head, the parameters have no axis of heads.
+    const bool one = o.attention.kv_heads() == 1;
+    layer.add("attention.select", "self_attention.experts.router.layer.weight", "n d -> d n");
+    layer.add("attention.w_q", "self_attention.experts.input_linear.weight",
+              one ? "n (1:0 e) d -> n d e" : "n (k e) d -> n d k e");
+    layer.add("attention.w_o", "self_attention.experts.output_linear.weight",
+              one ? "n d (1:0 e) -> n e d" : "n d (k e) -> n k e d");
+    layer.add("attention.b_out", "self_attention.experts.bias", "d");
+    layer.add("attention.w_k", "self_attention.kv_proj.weight", one ? "(2:0 1:0 e) d -> d e" : "(2:0 k e) d -> d k e");
+    layer.add("attention.w_v", "self_attention.kv_proj.weight", one ? "(2:1 1:0 e) d -> d e" : "(2:1 k e) d -> d k e");
+    layer.add("ffn.select", "mlp.router.layer.weight", "n d -> d n");
+    layer.add("ffn.w_gate", "mlp.input_linear.weight", "n (2:0 g) d -> n d g");
+    layer.add("ffn.w_up", "mlp.input_linear.weight", "n (2:1 g) d -> n d g");
+    layer.add("ffn.w_down", "mlp.output_linear.weight", "n d g -> n g d");
+    layer.add("ffn.b_out", "mlp.bias", "d");
   }
 };
 

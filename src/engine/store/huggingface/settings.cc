@@ -312,13 +312,62 @@ void read_rope(const Settings& settings, config::AttentionOptions& attention, co
   }
 }
 
-std::string activation_name(config::Activation activation) {
-  for (const auto& [name, known] : kActivations) {
-    if (known == activation) {
-      return std::string(name);
-    }
+void describe_rope(Keys& k, config::AttentionOptions& attention, const RopeDefaults& usual) {
+  if (k.given() != nullptr) {
+    read_rope(*k.given(), attention, usual);
+    return;
   }
-  fail("activation: has no Hugging Face equivalent");
+  const auto& position = attention.of<config::PositionOptions>();
+  Json rope = rope_parameters(position);
+  if (usual.fraction != 1.0) {
+    rope["partial_rotary_factor"] = position.rope_fraction;
+  }
+  k.only_written({{"rope_theta", position.rope_base}, {"rope_parameters", rope}});
+}
+
+void Keys::size(const char* key, std::int64_t& option, std::int64_t usual) {
+  given_ != nullptr ? void(option = given_->size(key, usual)) : void(written_[key] = option);
+}
+
+void Keys::number(const char* key, double& option, double usual) {
+  given_ != nullptr ? void(option = given_->number(key, usual)) : void(written_[key] = option);
+}
+
+void Keys::epsilon(const char* key, double& option, double usual) {
+  given_ != nullptr ? void(option = given_->epsilon(key, usual)) : void(written_[key] = option);
+}
+
+void Keys::flag(const char* key, bool& option, bool usual) {
+  given_ != nullptr ? void(option = given_->flag(key, usual)) : void(written_[key] = option);
+}
+
+void Keys::activation(const char* key, config::Activation& option, const char* usual) {
+  if (given_ != nullptr) {
+    option = given_->activation(key, usual);
+    return;
+  }
+  written_[key] = std::ranges::find(kActivations, option, [](const auto& one) { return one.second; })->first;
+}
+
+void Keys::only(const char* key, const Json& value) {
+  if (given_ == nullptr) {
+    written_[key] = value;
+    return;
+  }
+  given_->require(key, value.is_boolean()  ? given_->flag(key, value.get<bool>()) == value.get<bool>()
+                       : value.is_number() ? given_->number(key, 0.0) == value.get<double>()
+                       : value.is_string() ? given_->text(key, "") == value.get<std::string>()
+                                           : false);
+}
+
+void Keys::model_type(const std::string& kind, const char* name) {
+  only_written({{"model_type", kind}, {"architectures", {name}}});
+}
+
+void Keys::only_written(const Json& keys) {
+  if (given_ == nullptr) {
+    written_.update(keys);
+  }
 }
 
 }  // namespace headroom::store

@@ -1,10 +1,10 @@
-#include "headroom/store/huggingface.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "architecture.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
+#include "headroom/store/huggingface.h"
 
 namespace headroom::store {
 namespace {
@@ -18,17 +18,15 @@ bool is_id(const SortedJson& value) {
   return value.is_number_unsigned() && value.get<std::uint64_t>() <= INT32_MAX;
 }
 
-// The id that transformers assumes if a config.json lacks the key; null: none.
-Json default_id(std::string_view model_type, std::string_view key) {
-  static constexpr std::string_view kNone[] = {"qwen2", "qwen3", "qwen3_next", "gpt_oss"};
-  const bool begins = key == "bos_token_id";
-  if (model_type == "gemma3_text") {
-    return key == "pad_token_id" ? 0U : begins ? 2U : 1U;
+// The eos_token_id that transformers assumes if a config.json lacks the key; null: none.
+Json default_end(std::string_view model_type) {
+  ModelType found;
+  for (const Architecture* architecture : architectures()) {
+    for (const ModelType& one : architecture->names().kinds) {
+      found = one.name == model_type ? one : found;
+    }
   }
-  if (key == "pad_token_id" || std::ranges::find(kNone, model_type) != std::end(kNone)) {
-    return {};
-  }
-  return model_type == "gpt2" ? 50256U : model_type == "gpt_neox" ? (begins ? 0U : 2U) : (begins ? 1U : 2U);
+  return found.eos < 0 ? Json() : Json(static_cast<std::uint32_t>(found.eos));
 }
 
 Json ids_of(const SortedJson& config, const std::string& origin) {
@@ -171,7 +169,7 @@ std::set<std::int32_t> SpecialTokens::ends(const tokenizers::Tokenizer& of) cons
     ids.push_back(named);
   }
   if (ids.empty() && !model_type.empty() && !config.contains(kKey) && !generation.contains(kKey)) {
-    add_ids(default_id(model_type, kKey), of, ids);
+    add_ids(default_end(model_type), of, ids);
   }
   return {ids.begin(), ids.end()};
 }
