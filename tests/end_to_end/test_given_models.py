@@ -98,3 +98,15 @@ def test_keys_of_the_model_are_checked_with_those_of_the_checkpoint(headroom, fo
     headroom("compare", config, "--out", tmp_path / "compared", *memory)
     for command in ("train", "compare"):
         assert "model.memory_length" in headroom.refusal(command, config, "--out", tmp_path / command, "--set", "model.memory_length=8")
+
+
+def test_validation_on_training_data_is_named(headroom, folder, tmp_path):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (texts / name).write_text(f"{name} the of and to in is was he " * 20)
+    (tmp_path / "link.txt").symlink_to(texts / "b.txt")
+    for train, seen in ((texts / "*.txt", True), (tmp_path / "link.txt", True), (texts / "a.txt", False)):
+        done = headroom("train", folder / "bytes.toml", "--out", tmp_path / train.stem.replace("*", "all"), "--set",
+                        f'data.train=["{train}"]', "--set", f'data.validation=["{texts / "b.txt"}"]')
+        assert ("b.txt is also training data" in done.stderr) == seen

@@ -97,6 +97,16 @@ void write_torchrun_error(const std::string& message) {
 }  // namespace
 
 int run_distributed(const EngineRequest& request, const std::function<int()>& run) {
+  const char *const rank = std::getenv("RANK"), *const ranks = std::getenv("WORLD_SIZE");
+  const bool several = rank != nullptr && ranks != nullptr && std::string_view(ranks) != "1";
+  const bool allowed =
+      std::visit([](const auto& command) { return kDistributed<std::decay_t<decltype(command)>>; }, request.command);
+  if (several && !allowed) {  // before the others are waited for: the variables may be left over from another program
+    user_error(
+        "torchrun: only train, evaluate, compare and sweep run on several ranks, got WORLD_SIZE={} and RANK={}; "
+        "unset them to run on this machine alone",
+        ranks, rank);
+  }
   try {
     parallel::init_process_group();
   } catch (const c10::Error& error) {
@@ -117,10 +127,6 @@ int run_distributed(const EngineRequest& request, const std::function<int()>& ru
   }
   int status = 0;
   try {
-    if (!std::visit([](const auto& command) { return kDistributed<std::decay_t<decltype(command)>>; },
-                    request.command)) {
-      user_error("torchrun: only train, evaluate, compare and sweep run on several ranks");
-    }
     status = run();
     world.gather("");  // no rank exits while another still needs it
   } catch (...) {

@@ -15,6 +15,8 @@
 
 #include <gtest/gtest.h>
 
+#include "foundation/core/text/utf8.h"
+
 namespace headroom {
 namespace log_test {
 
@@ -36,7 +38,7 @@ TEST(ProgressText, BarShowsEverythingIfThereIsSpace) {
 TEST(ProgressText, BarFitsAnyWidth) {
   for (std::size_t columns = 1; columns < 120; ++columns) {
     const std::string bar = progress_bar(state(), columns, true);
-    EXPECT_LE(detail::display_width(bar), columns);
+    EXPECT_LE(display_width(bar), columns);
   }
   EXPECT_EQ(progress_bar(state(), 50, true), "train  312/1000 steps  3.2 steps/s  loss 3.214");
   ProgressState noted = state();
@@ -92,12 +94,6 @@ TEST(ProgressText, SlowUnitsAndLargeCounts) {
   EXPECT_EQ(progress_line(s), "train: 2/1000 steps, 30 s a step, 8 h 19 min left, loss 3.214");
   s = {.what = "encode", .unit = "tokens", .note = "", .total = 40'000'000, .done = 10'000'000, .seconds = 10};
   EXPECT_EQ(progress_line(s), "encode: 10.0 M/40.0 M tokens, 1.0 M tokens/s, 30 s left");
-}
-
-TEST(Terminal, CountsColumnsNotBytes) {
-  EXPECT_EQ(detail::display_width("█░ä"), 3u);
-  EXPECT_EQ(detail::first_columns("█░ä", 2), "█░");
-  EXPECT_EQ(detail::first_columns("ab", 5), "ab");
 }
 
 // Returns the stderr of a child process, which is a terminal with this many columns, or a pipe if 0.

@@ -193,5 +193,16 @@ TEST(LowerCase, ChangesOnlyAscii) {
   EXPECT_EQ(lower_case(""), "");
 }
 
+TEST(Columns, AreTwoForWideLettersAndNoneForMarks) {
+  EXPECT_EQ(display_width("█░ä"), 3u);
+  EXPECT_EQ(display_width("日本"), 4u);
+  EXPECT_EQ(display_width("a\u0301"), 1u);
+  EXPECT_EQ(display_width("\xff"), 1u);
+  EXPECT_EQ(first_columns("█░ä", 2), "█░");
+  EXPECT_EQ(first_columns("日本", 3), "日");
+  EXPECT_EQ(first_columns("a\u0301b", 1), "a\u0301");
+  EXPECT_EQ(first_columns("ab", 5), "ab");
+}
+
 }  // namespace utf8_test
 }  // namespace headroom

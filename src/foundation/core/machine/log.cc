@@ -314,17 +314,4 @@ std::size_t terminal_width() {
   return 80;
 }
 
-std::size_t display_width(std::string_view text) {
-  return count_characters(text);
-}
-
-std::string_view first_columns(std::string_view text, std::size_t columns) {
-  std::size_t end = 0;
-  while (end < text.size() && (continues_character(text[end]) || columns > 0)) {
-    columns -= continues_character(text[end]) ? 0 : 1;
-    ++end;
-  }
-  return text.substr(0, end);
-}
-
 }  // namespace headroom::detail

@@ -88,10 +88,8 @@ struct ProgressState {
 std::string progress_bar(const ProgressState& state, std::size_t columns, bool blocks);
 std::string progress_line(const ProgressState& state);
 
-bool stderr_is_terminal();                         // whether stderr is a terminal that can erase a line
-bool terminal_shows_blocks();                      // true unless the locale rules out UTF-8
-std::size_t terminal_width();                      // in columns
-std::size_t display_width(std::string_view text);  // in columns; for UTF-8 without wide or combining characters
-std::string_view first_columns(std::string_view text, std::size_t columns);
+bool stderr_is_terminal();     // whether stderr is a terminal that can erase a line
+bool terminal_shows_blocks();  // true unless the locale rules out UTF-8
+std::size_t terminal_width();  // in columns
 
 }  // namespace headroom::detail

@@ -1,5 +1,7 @@
 #include "utf8.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -90,6 +92,40 @@ void append_code_point(std::string& text, char32_t code) {
 
 std::size_t count_characters(std::string_view text) {
   return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), continues_character));
+}
+
+namespace {
+
+// The columns of the first character. Bytes that are not UTF-8 take one.
+std::size_t columns_of(const CodePoint& first) {
+  const int width = first.size == 0 ? 1 : utf8proc_charwidth(static_cast<utf8proc_int32_t>(first.code));
+  return static_cast<std::size_t>(std::max(width, 0));
+}
+
+}  // namespace
+
+std::size_t display_width(std::string_view text) {
+  std::size_t columns = 0;
+  while (!text.empty()) {
+    const CodePoint first = first_code_point(text);
+    columns += columns_of(first);
+    text.remove_prefix(std::max<std::size_t>(first.size, 1));
+  }
+  return columns;
+}
+
+std::string_view first_columns(std::string_view text, std::size_t columns) {
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const CodePoint first = first_code_point(rest);
+    const std::size_t width = columns_of(first);
+    if (width > columns) {
+      break;
+    }
+    columns -= width;
+    rest.remove_prefix(std::max<std::size_t>(first.size, 1));
+  }
+  return text.substr(0, text.size() - rest.size());
 }
 
 std::size_t character_boundary(std::string_view text, std::size_t at) {

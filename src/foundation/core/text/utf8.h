@@ -53,6 +53,11 @@ constexpr bool continues_character(char byte) {
 // Returns the number of characters in `text`, which must be valid UTF-8.
 std::size_t count_characters(std::string_view text);
 
+// Returns the number of columns that `text` takes on a terminal: two for wide letters, none for combining marks.
+std::size_t display_width(std::string_view text);
+// Returns the longest beginning of `text` that fits into `columns`.
+std::string_view first_columns(std::string_view text, std::size_t columns);
+
 // Returns the largest offset <= `at` that is not inside a character of `text`; returns `at` itself if the text is not
 // valid UTF-8 there.
 std::size_t character_boundary(std::string_view text, std::size_t at);

@@ -1,8 +1,11 @@
 #include "warnings.h"
 
-#include <algorithm>
+#include <filesystem>
 #include <initializer_list>
+#include <set>
 #include <string>
+#include <system_error>
+#include <vector>
 
 #include "data/text/text.h"
 #include "foundation/core/machine/log.h"
@@ -65,10 +68,22 @@ void warn_of_tokenizer(const config::Config& config, const tokenizers::Tokenizer
   }
 }
 
+// The files that the patterns match, without links.
+std::set<std::filesystem::path> files_of(const std::vector<std::string>& patterns) {
+  std::set<std::filesystem::path> files;
+  for (const std::filesystem::path& path : data::expand_patterns(patterns)) {
+    std::error_code missing;
+    files.insert(std::filesystem::canonical(path, missing));
+  }
+  return files;
+}
+
 void warn_of_seen_data(const config::DataOptions& data) {
-  for (const std::string& file : data.validation) {
-    if (std::ranges::find(data.train, file) != data.train.end()) {
-      log_warning("data.validation: {} is also training data, so validation does not measure generalisation", file);
+  const std::set<std::filesystem::path> trained = files_of(data.train);
+  for (const std::filesystem::path& file : files_of(data.validation)) {
+    if (trained.contains(file)) {
+      log_warning("data.validation: {} is also training data, so validation does not measure generalisation",
+                  file.string());
       return;
     }
   }
