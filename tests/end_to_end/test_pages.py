@@ -36,10 +36,8 @@ def show(headroom, window, tmp_path_factory):
 
 
 def lines(*all, **given):
-    return {"chart": "lines", "title": "a chart", "x_label": "steps", "y": "logarithmic", "end_values": False, "name_room": 14,
-            "x_names": [], **given,
-            "lines": [{"name": f"run{i}", "points": [], "band": [], "style": i, "faint": False, "raw": False, "dots": True, **line}
-                      for i, line in enumerate(all)]}
+    return {"chart": "lines", "title": "a chart", "x_label": "steps", **given,
+            "lines": [{"name": f"run{i}", "style": i, **line} for i, line in enumerate(all)]}
 
 
 def texts(window, selector):

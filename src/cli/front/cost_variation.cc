@@ -85,35 +85,33 @@ std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::V
     same = same && values.back() == value;
   }
   const Places places = places_of(values);
-  const auto chart = [&](const char* title) {
-    return draw::LineChart{
-        .title = title,
-        .x_label = same ? variation.key
-                        : fmt::format("{} of {}", last_part(variation.key, '.'), last_part(configs.front().first, '/')),
-        .lines = {},
-        .y = draw::YScale::from_zero,
-        .name_room = 24,
-        .x_names = places.names};
-  };
-  draw::LineChart parameters = chart("Parameters"), attention = chart("Attention MACs, per layer and sequence"),
-                  step = chart("MACs of a training step");
-  for (std::size_t i = 0; i < configs.size(); ++i) {
-    draw::Line line{.name = last_part(configs[i].first, '/'), .points = {}, .band = {}, .style = static_cast<int>(i)};
-    draw::Line parameters_line = line, attention_line = line, step_line = line;
-    for (std::size_t j = 0; j < places.x.size(); ++j) {
-      const config::Config& config = all[i * places.x.size() + j].second;
-      const auto at = [&](std::int64_t count) { return draw::Point{places.x[j], static_cast<double>(count)}; };
-      parameters_line.points.push_back(at(cost::count_parameters(config.model)));
-      attention_line.points.push_back(at(cost::paper_cost(config.model).attention_macs));
-      step_line.points.push_back(at(cost::executed_cost(config.model, config.whole_sequences()).step_macs));
-    }
-    parameters.lines.push_back(std::move(parameters_line));
-    attention.lines.push_back(std::move(attention_line));
-    step.lines.push_back(std::move(step_line));
-  }
+  const std::string x_label =
+      same ? variation.key
+           : fmt::format("{} of {}", last_part(variation.key, '.'), last_part(configs.front().first, '/'));
+  using Count = std::int64_t (*)(const config::Config&);
+  const std::pair<const char*, Count> counts[] = {
+      {"Parameters", [](const config::Config& c) { return cost::count_parameters(c.model); }},
+      {"Attention MACs, per layer and sequence",
+       [](const config::Config& c) { return cost::paper_cost(c.model).attention_macs; }},
+      {"MACs of a training step",
+       [](const config::Config& c) { return cost::executed_cost(c.model, c.whole_sequences()).step_macs; }}};
   Json figures = Json::array();
-  for (const draw::LineChart* one : {&parameters, &attention, &step}) {
-    figures.push_back({{"figure", one->title}, {"remark", ""}, {"blocks", Json::array({block_of(*one)})}});
+  for (const auto& [title, count] : counts) {
+    Json lines = Json::array();
+    for (std::size_t i = 0; i < configs.size(); ++i) {
+      Json points = Json::array();
+      for (std::size_t j = 0; j < places.x.size(); ++j) {
+        const config::Config& config = all[i * places.x.size() + j].second;
+        points.push_back(draw::numbers({places.x[j], static_cast<double>(count(config))}));
+      }
+      lines.push_back({{"name", last_part(configs[i].first, '/')}, {"points", std::move(points)}, {"style", i}});
+    }
+    Json chart = {{"chart", "lines"},          {"title", title},   {"x_label", x_label},
+                  {"lines", std::move(lines)}, {"y", "from_zero"}, {"name_room", 24}};
+    if (!places.names.empty()) {
+      chart["x_names"] = places.names;
+    }
+    figures.push_back({{"figure", title}, {"remark", ""}, {"blocks", Json::array({std::move(chart)})}});
   }
   return draw::block_page({{"title", "Costs by " + variation.key},
                            {"header", Json::array()},

@@ -1,7 +1,23 @@
 // Charts and heat maps as data, which the page draws (page/charts.js).
+//
+// A chart is a block of a page (page.h). Keys may be missing unless they are named first; points that are not finite
+// or, on a logarithmic scale, not above 0 are not drawn.
+//   {"chart": "lines", "title", "x_label", "lines"; "y", "end_values", "name_room", "x_names"}
+//     "y": "logarithmic" (the default, for perplexity, whose logarithm is the loss; the top may cut off the steep start
+//     of a curve), "from_zero" or "shares" (from 0 to 1). "end_values": a line's label has its last value. "name_room":
+//     characters in it. "x_names": labels at x = 0, 1, ... instead of numbers.
+//     A line: {"points": [[x, y]]; "name", "style", "band": [[x, low, high]] (shaded), "faint" (thin and without a
+//     label, to accompany another line), "raw" (with "faint": the values behind a running mean, which a pointer does
+//     not show), "dots": false (the points are no measurements)}, x ascending
+//   {"chart": "scatter", "title", "x_label", "points"; "lines", "gaps"}: labelled points on logarithmic scales
+//     A point: {"name", "at": [x, y], "style"; "label" (instead of the name), "interval": [low, high]}. A line:
+//     {"from", "to", "style"}. A gap: the same and "text", for the horizontal distance between two lines.
+//   {"chart": "intervals", "title", "rows": [{"name", "mean", "low", "high", "text", "style"}]}: along an axis with
+//   zero
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,90 +30,9 @@ namespace headroom::draw {
 // Style -1 - n is the line style n without its colour, for lines that stand for no run.
 inline constexpr int kStyles = 8;
 
-struct Point {
-  double x = 0.0, y = 0.0;
-};
-
-struct Spread {
-  double x = 0.0, low = 0.0, high = 0.0;
-};
-
-struct Line {
-  std::string name;
-  std::vector<Point> points;  // x ascending
-  std::vector<Spread> band;   // shaded area around the line; x ascending, or empty
-  int style = 0;
-  bool faint = false;  // thin and without a label, to accompany another line
-  bool raw = false;    // with `faint`: the values behind a running mean, which a pointer does not show
-  bool dots = true;    // a dot at each point, which must be a measurement
-};
-
-enum class YScale {
-  logarithmic,  // for perplexity, whose logarithm is the loss
-  from_zero,    // linear, from 0 to the largest value
-  shares,       // linear, from 0 to 1
-};
-
-struct LineChart {
-  std::string title, x_label;
-  std::vector<Line> lines;
-  YScale y = YScale::logarithmic;
-  bool end_values = false;           // append the last value to a line's label
-  std::size_t name_room = 14;        // maximum number of characters in a line's label
-  std::vector<std::string> x_names;  // labels at x = 0, 1, ... instead of numbers
-};
-
-struct Interval {
-  double low = 0.0, high = 0.0;
-};
-
-struct ScatterPoint {
-  std::string name;
-  Point at;
-  int style = 0;
-  std::optional<std::string> label = {};  // nullopt: the name
-  std::optional<Interval> interval = {};  // an interval around at.y
-};
-
-// A straight line, such as a power law.
-struct ScatterLine {
-  Point from, to;
-  int style = 0;
-};
-
-// Marks the horizontal distance between two lines, with a label.
-struct ScatterGap {
-  Point from, to;  // equal y
-  std::string text;
-  int style = 0;
-};
-
-// Labelled points on logarithmic scales. Points with the same coordinates are drawn side by side.
-struct ScatterChart {
-  std::string title, x_label;
-  std::vector<ScatterPoint> points;
-  std::vector<ScatterLine> lines = {};
-  std::vector<ScatterGap> gaps = {};
-};
-
-struct IntervalRow {
-  std::string name;
-  double mean = 0.0, low = 0.0, high = 0.0;
-  std::string text;  // the interval, formatted
-  int style = 0;
-};
-
-// Means with intervals, one per row, along an axis that includes zero.
-struct IntervalChart {
-  std::string title;
-  std::vector<IntervalRow> rows;
-};
-
-// Return a chart as a block of a page (page.h). The page omits points whose coordinates are not finite or, on a
-// logarithmic scale, not above 0. On a logarithmic scale the top may cut off the steep start of a curve.
-Json block_of(const LineChart& chart);
-Json block_of(const ScatterChart& chart);
-Json block_of(const IntervalChart& chart);
+// Returns a list of numbers with six significant digits, which are enough for a drawing and keep pages small. Those
+// that are not finite become null.
+Json numbers(std::initializer_list<double> values);
 
 // A matrix in row-major order: attention maps, routing weights, maps between heads.
 struct Cells {

@@ -34,7 +34,8 @@ std::string render_page(const Page& page) {
       "disabled.</p></noscript>\n<script type=\"application/json\" id=\"page\">{}</script>\n{}<script>'use strict';\n"
       "(() => {{\n{}{}}})();\n</script>\n{}</body></html>\n",
       replaced(replaced(repair_utf8(page.title), '&', "&amp;"), '<', "&lt;"), kChartsCss, page.style, page.body,
-      replaced(page.document.dump(-1, ' ', false, Json::error_handler_t::replace), '<', "\\u003c"), page.before, kDomJs, page.script, page.packed);
+      replaced(page.document.dump(-1, ' ', false, Json::error_handler_t::replace), '<', "\\u003c"), page.before, kDomJs,
+      page.script, page.packed);
 }
 
 std::string block_page(Json document) {

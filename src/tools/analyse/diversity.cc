@@ -187,12 +187,11 @@ class DiversityAnalysis : public Analysis {
         }
       }
     }
-    draw::LineChart chart{.title = "captured variance", .x_label = "principal components", .lines = {}};
-    chart.y = draw::YScale::shares;
+    Json lines = Json::array();
     for (const int which : {0, 1}) {
       const at::Tensor mean = at::stack(curves[which]).mean(0);
       found.tensors[std::string("mean.") + kNames[which]] = mean;
-      chart.lines.push_back(line_of(which, mean));
+      lines.push_back(line_of(which, mean));
       if (!sizes[which].empty()) {
         double sum = 0.0;
         for (const double size : sizes[which]) {
@@ -207,7 +206,11 @@ class DiversityAnalysis : public Analysis {
     found.figures.push_back({.caption = "cumulative captured variance",
                              .remark = "principal components of the concatenated matrices of all heads, mean over "
                                        "layers; a lower curve means more diverse heads",
-                             .blocks = Json::array({block_of(chart)})});
+                             .blocks = {{{"chart", "lines"},
+                                         {"title", "captured variance"},
+                                         {"x_label", "principal components"},
+                                         {"lines", std::move(lines)},
+                                         {"y", "shares"}}}});
     found.figures.push_back({.caption = "by layer",
                              .remark = "diversity is 0 if all heads are equal, 1 if they are orthogonal",
                              .blocks = Json::array({table_of_layers(found.metrics.at("layers"))})});
@@ -220,14 +223,14 @@ class DiversityAnalysis : public Analysis {
  private:
   static constexpr const char* kNames[2] = {"qk", "ov"};
 
-  static draw::Line line_of(int which, const at::Tensor& curve) {
-    draw::Line line{.name = kNames[which], .points = {}, .band = {}, .style = which};
+  static Json line_of(int which, const at::Tensor& curve) {
+    Json points = Json::array();
     const std::vector<double> all = to_vector(curve);
     const std::size_t step = std::max<std::size_t>(1, all.size() / kMostPoints);
     for (std::size_t i = 0; i < all.size(); i += step) {
-      line.points.push_back({static_cast<double>(i + 1), all[i]});
+      points.push_back(draw::numbers({static_cast<double>(i + 1), all[i]}));
     }
-    return line;
+    return {{"name", kNames[which]}, {"points", std::move(points)}, {"style", which}};
   }
 
   static Json table_of_layers(const Json& layers) {

@@ -270,23 +270,25 @@ class ExpertsAnalysis : public Analysis {
 
   // The load curves of MoA, Figures 3 and 4.
   Figure load_curves(const std::string& kind, const std::vector<std::string>& names) const {
-    draw::LineChart chart{.title = "load by expert", .x_label = "experts by load", .lines = {}};
-    chart.y = draw::YScale::from_zero;
+    Json lines = Json::array();
     const std::size_t step = ceil_div(names.size(), std::size_t{draw::kStyles});
     for (std::size_t i = 0; i < names.size(); i += step) {
       const at::Tensor& count = routers_.at(names[i]).count;
       std::vector<double> loads = to_vector(100.0 * count / count.sum().clamp_min(1.0));
       std::ranges::sort(loads, std::greater<>());
-      draw::Line line{.name = layer_name(names[i]), .points = {}, .band = {}};
-      line.style = static_cast<int>(i / step);
+      Json points = Json::array();
       for (std::size_t x = 0; x < loads.size(); ++x) {
-        line.points.push_back({static_cast<double>(x + 1), loads[x]});
+        points.push_back(draw::numbers({static_cast<double>(x + 1), loads[x]}));
       }
-      chart.lines.push_back(std::move(line));
+      lines.push_back({{"name", layer_name(names[i])}, {"points", std::move(points)}, {"style", i / step}});
     }
     return {.caption = kind + ": load by expert",
             .remark = "per cent of a layer's routed tokens, experts in decreasing order of load",
-            .blocks = Json::array({block_of(chart)})};
+            .blocks = {{{"chart", "lines"},
+                        {"title", "load by expert"},
+                        {"x_label", "experts by load"},
+                        {"lines", std::move(lines)},
+                        {"y", "from_zero"}}}};
   }
 
   // Extracts "encoder.layer3" from "encoder.layer3.attention.select_in".

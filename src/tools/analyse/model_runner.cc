@@ -115,9 +115,8 @@ at::Tensor ModelRunner::logits(const InputBatch& input, nn::Observer* observer) 
   user_error("{}: expected a model that reads text, got one of kind {}", name(), config::name_of(options().kind));
 }
 
-std::string ModelRunner::token_text(std::int64_t id, TextSide side) const {
+std::string token_text(const tokenizers::Tokenizer& spelling, std::int64_t id) {
   const auto token = static_cast<std::int32_t>(id);
-  const tokenizers::Tokenizer& spelling = tokenizer(side);
   if (id >= spelling.vocabulary_size()) {
     return fmt::format("<{}>", id);  // a special token of the model
   }

@@ -37,6 +37,10 @@ struct AttentionLayer {
 // Returns the tokenizer of the checkpoint or, for a classifier, of its task. Null for image models.
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedModel& opened);
 
+// Returns a token's text as it appears inside a sentence, with its leading blank. Invalid UTF-8 bytes are written as
+// \xE2. A token that decodes to nothing is written as "<s>", "</s>" or its id, as in "<7>".
+std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int64_t id);
+
 // `opened` must outlive the runner and its copies.
 class ModelRunner {
  public:
@@ -62,9 +66,9 @@ class ModelRunner {
   // Returns the logits [B, T, V], or [B, C] for a classifier, computed without memory. `observer` may be null.
   at::Tensor logits(const InputBatch& input, nn::Observer* observer) const;
 
-  // Returns a token's text as it appears inside a sentence, with its leading blank. Invalid UTF-8 bytes are written as
-  // \xE2. A token that decodes to nothing is written as "<s>", "</s>" or its id, as in "<7>".
-  std::string token_text(std::int64_t id, TextSide side = TextSide::target) const;
+  std::string token_text(std::int64_t id, TextSide side = TextSide::target) const {
+    return analyse::token_text(tokenizer(side), id);
+  }
 
  private:
   const store::OpenedModel* opened_;

@@ -86,10 +86,6 @@ struct InspectorPage {
   std::optional<LivePage> live = {};
 };
 
-// Returns the text of token `id` as it appears after token `after`, with its leading blank. Invalid UTF-8 bytes are
-// written as <e2>.
-std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t after, std::int32_t id);
-
 std::string render_inspector(const InspectorPage& page);
 
 }  // namespace headroom::inspector

@@ -3,15 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/utf8.h"
 #include "foundation/draw/page.h"
+#include "tools/analyse/model_runner.h"
 
 namespace headroom::inspector {
 
@@ -37,22 +35,11 @@ std::string packed_elements(const InspectorPage& page, bool first) {
   return elements;
 }
 
-// Returns a token of the text that ends with a letter or digit, so that tokens decoded after it keep their leading
-// blanks.
-std::int32_t word_token(const InspectorPage& page) {
-  const auto found = std::ranges::find_if(page.ids, [&](std::int32_t id) {
-    const std::string text = page.tokenizer.decode({{id}});
-    return !text.empty() && std::isalnum(static_cast<unsigned char>(text.back())) != 0;
-  });
-  return found != page.ids.end() ? *found : page.ids.empty() ? 0 : page.ids.front();
-}
-
 Json description(const InspectorPage& page) {
   Json document = {{"title", page.title}, {"ids", page.ids}};
   Json& tokens = document["tokens"] = Json::array();
-  const std::int32_t after = word_token(page);
   for (const std::int32_t id : page.ids) {
-    tokens.push_back(token_text(page.tokenizer, after, id));
+    tokens.push_back(analyse::token_text(page.tokenizer, id));
   }
   std::set<std::int64_t> ids;
   Json& views = document["views"] = Json::array();
@@ -68,10 +55,7 @@ Json description(const InspectorPage& page) {
   }
   Json& vocabulary = document["vocabulary"] = Json::object();
   for (const std::int64_t id : ids) {
-    // A model may have more tokens than its tokenizer.
-    if (id < page.tokenizer.vocabulary_size()) {
-      vocabulary[std::to_string(id)] = token_text(page.tokenizer, after, static_cast<std::int32_t>(id));
-    }
+    vocabulary[std::to_string(id)] = analyse::token_text(page.tokenizer, id);
   }
   if (page.live) {
     const LivePage& live = *page.live;
@@ -94,24 +78,6 @@ std::string script() {
 }
 
 }  // namespace
-
-std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t after, std::int32_t id) {
-  std::string bytes = tokenizers::text_after(tokenizer, {&after, 1}, id);
-  if (is_utf8(bytes)) {
-    return bytes;
-  }
-  std::string text;
-  for (std::string_view rest = bytes; !rest.empty();) {
-    const CodePoint next = first_code_point(rest);
-    if (next.size > 0) {
-      text += rest.substr(0, next.size);
-    } else {
-      text += fmt::format("<{:02x}>", static_cast<unsigned char>(rest.front()));
-    }
-    rest.remove_prefix(next.size > 0 ? next.size : 1);
-  }
-  return text;
-}
 
 std::string render_inspector(const InspectorPage& page) {
   return draw::render_page({.title = page.title,

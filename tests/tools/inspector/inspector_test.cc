@@ -448,8 +448,7 @@ TEST(InspectorPage, HoldsAllArraysAndIsEscaped) {
   EXPECT_NE(html.find("\\u003c/script>"), std::string::npos);
   EXPECT_NE(html.find("\"class_names\":[\"first class\",\"second class\"]"), std::string::npos);
   EXPECT_EQ(count("http:") + count("https:"), 0);
-  EXPECT_EQ(token_text(*tokenizer, 'a', 0xc3), "<c3>");
-  EXPECT_EQ(token_text(*tokenizer, 'a', 'b'), "b");
+  EXPECT_NE(html.find("\"\\\\xC3\",\"\\\\xA4\""), std::string::npos) << "bytes of a character";
 }
 
 }  // namespace inspector_test

@@ -106,10 +106,11 @@ function spreadLabels(heights) {
 
 // Curves over a shared x axis, labelled at their ends. A pointer shows the values of all lines.
 function lineChart(data) {
-  const logarithmic = data.y === 'logarithmic', named = data.x_names.length > 0;
+  const logarithmic = (data.y ?? 'logarithmic') === 'logarithmic', named = Boolean(data.x_names);
   const drawable = ([x, ...y]) => x !== null && y.every(one => one !== null && (!logarithmic || one > 0));
   const lines = data.lines
-      .map(line => ({...line, points: line.points.filter(drawable), band: line.band.filter(drawable)}))
+      .map(line => ({name: '', style: 0, dots: true, ...line, points: line.points.filter(drawable),
+                     band: (line.band ?? []).filter(drawable)}))
       .filter(line => line.points.length > 0);
   if (lines.length === 0) return noMeasurements(data.title);
   // On a logarithmic scale, the top may cut off the steep start of a curve.
@@ -125,7 +126,7 @@ function lineChart(data) {
   }
   const valueText = y => data.y !== 'from_zero' || y === 0 ? plainNumber(y) : tickText(Number(y.toPrecision(3)));
   const labelled = lines.filter(line => !line.faint).map(line => {
-    const name = shorten(line.name, data.name_room), last = line.points.at(-1);
+    const name = shorten(line.name, data.name_room ?? kNameRoom), last = line.points.at(-1);
     return {line, last, text: data.end_values ? (name && `${name}: `) + valueText(last[1]) : name};
   });
   const right = kWidth - 14 - 7.8 * Math.max(0, ...labelled.map(one => [...one.text].length));
@@ -188,14 +189,14 @@ function scatterChart(data) {
   const points = data.points.filter(point => positive(point.at))
       .map(point => ({...point, interval: point.interval && positive(point.interval) ? point.interval : null}));
   if (points.length === 0) return noMeasurements(data.title);
-  const gaps = data.gaps.filter(gap => positive(gap.from) && positive(gap.to));
+  const gaps = (data.gaps ?? []).filter(gap => positive(gap.from) && positive(gap.to));
   const ends = [...points.map(point => point.at), ...gaps.flatMap(gap => [gap.from, gap.to])];
   const heights = [...ends.map(end => end[1]), ...points.flatMap(point => point.interval ?? [])];
   const range = values => [Math.min(...values), Math.max(...values)];
   const x = scaleOf(...range(ends.map(end => end[0])), kLeft, kRight, true, 0.12);
   const y = scaleOf(...range(heights), kBase, kTop, true, 0.12);
   const parts = axes(x, y, kRight, x.ticks().map(tick => [tick, tickText(tick)]), data.x_label);
-  for (const line of data.lines.filter(one => positive(one.from) && positive(one.to))) {
+  for (const line of (data.lines ?? []).filter(one => positive(one.from) && positive(one.to))) {
     parts.push(path(styled('line', line.style), through([line.from, line.to].map(([px, py]) => [x(px), y(py)]))));
   }
   for (const gap of gaps) {

@@ -32,6 +32,18 @@ std::string short_description(const Values& values) {
   return whole.size() > kNameRoom ? alone : whole;
 }
 
+Json interval_row(const std::string& name, const Interval& interval, const std::string& text, std::size_t style) {
+  return {{"name", name},          {"mean", interval.mean}, {"low", interval.low},
+          {"high", interval.high}, {"text", text},          {"style", style}};
+}
+
+// Returns a chart of intervals as the only figure; none without rows.
+Json intervals_figure(const std::string& title, const std::string& remark, Json rows) {
+  return rows.empty() ? Json::array()
+                      : Json::array({figure(title, remark,
+                                            {{"chart", "intervals"}, {"title", title}, {"rows", std::move(rows)}})});
+}
+
 }  // namespace
 
 std::string label_of(const ComparedRun& run) {
@@ -43,25 +55,18 @@ const char* better_direction(const tasks::FigureKind& kind) {
 }
 
 Json difference_chart(const std::vector<ComparedRun>& runs) {
-  draw::IntervalChart chart{.title = "Difference from " + runs.front().name, .rows = {}};
+  Json rows = Json::array();
   for (std::size_t r = 1; r < runs.size(); ++r) {
     if (const std::optional<Interval> difference = headline_difference(runs[r], runs.front())) {
-      chart.rows.push_back({.name = runs[r].name,
-                            .mean = difference->mean,
-                            .low = difference->low,
-                            .high = difference->high,
-                            .text = interval_text(*difference),
-                            .style = static_cast<int>(r)});
+      rows.push_back(interval_row(runs[r].name, *difference, interval_text(*difference), r));
     }
   }
   const tasks::FigureKind& kind = runs.front().headline_kind();
-  return chart.rows.empty()
-             ? Json::array()
-             : Json::array({figure(chart.title,
-                                   fmt::format("validation {}, {} is better; mean over the seeds and 95% interval; an "
-                                               "interval that includes zero shows no difference",
-                                               kind.words, better_direction(kind)),
-                                   block_of(chart))});
+  return intervals_figure("Difference from " + runs.front().name,
+                          fmt::format("validation {}, {} is better; mean over the seeds and 95% interval; an interval "
+                                      "that includes zero shows no difference",
+                                      kind.words, better_direction(kind)),
+                          std::move(rows));
 }
 
 namespace {
@@ -70,28 +75,29 @@ namespace {
 template <class Cost>
 Json quality_against(const char* cost_name, const std::vector<ComparedRun>& runs, const Cost& cost) {
   const tasks::FigureKind& kind = runs.front().headline_kind();
-  draw::ScatterChart chart{
-      .title = fmt::format("Validation {} against {}", kind.words, cost_name), .x_label = cost_name, .points = {}};
-  bool intervals = false;
+  Json points = Json::array();
+  bool intervals = false, alike = true;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const std::vector<double> values = runs[r].over_seeds(kind.name);
     const std::optional<Interval> spread = paired_difference(values, std::vector<double>(values.size(), 0.0));
-    draw::ScatterPoint& point = chart.points.emplace_back(
-        label_of(runs[r]), draw::Point{cost(runs[r]), runs[r].headline()}, static_cast<int>(r));
+    points.push_back(
+        {{"name", label_of(runs[r])}, {"at", draw::numbers({cost(runs[r]), runs[r].headline()})}, {"style", r}});
     if (spread) {
-      point.interval = draw::Interval{spread->low, spread->high};
+      points.back()["interval"] = draw::numbers({spread->low, spread->high});
       intervals = true;
     }
+    alike = alike && cost(runs[r]) == cost(runs.front());
   }
-  const bool alike = std::ranges::all_of(
-      chart.points, [&](const draw::ScatterPoint& point) { return point.at.x == chart.points.front().at.x; });
   return alike ? Json::array()
                : Json::array({figure(
                      fmt::format("Quality against {}", cost_name),
                      fmt::format("validation {}{}, both axes logarithmic; better models are further {} and left",
                                  kind.words, intervals ? ", mean over the seeds and its 95% interval" : "",
                                  kind.better == Better::higher ? "up" : "down"),
-                     block_of(chart))});
+                     {{"chart", "scatter"},
+                      {"title", fmt::format("Validation {} against {}", kind.words, cost_name)},
+                      {"x_label", cost_name},
+                      {"points", std::move(points)}})});
 }
 
 }  // namespace
@@ -115,10 +121,9 @@ std::vector<std::string> ordered(std::vector<std::string> values) {
 
 // Plots the headline figure against the values of variation `key`: one line per combination of the other keys if there
 // are few, else a single line of the best figures.
-draw::LineChart values_chart(const CompareResult& result, std::size_t key) {
+Json values_chart(const CompareResult& result, std::size_t key) {
   const std::string& name = result.variations[key].key;
-  draw::LineChart chart{.title = "The figure for each " + name, .x_label = name};
-  chart.x_names = ordered(result.variations[key].values);
+  const std::vector<std::string> x_names = ordered(result.variations[key].values);
   std::map<std::string, std::map<std::size_t, double>> lines;  // other keys' values → index on the x axis → figure
   const tasks::FigureKind& kind = result.runs.front().headline_kind();
   const auto add = [&](const std::string& line, std::size_t place, double figure) {
@@ -135,21 +140,26 @@ draw::LineChart values_chart(const CompareResult& result, std::size_t key) {
     Values others = run.values;
     const std::string value = others[key].second;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(key));
-    const auto place = std::ranges::find(chart.x_names, value) - chart.x_names.begin();
+    const auto place = std::ranges::find(x_names, value) - x_names.begin();
     if (run.has_figure()) {
       add(combinations > static_cast<std::size_t>(draw::kStyles) ? "best of all" : short_description(others),
           static_cast<std::size_t>(place), run.headline());
     }
   }
+  Json drawn = Json::array();
   for (const auto& [others, figures] : lines) {
-    draw::Line& line = chart.lines.emplace_back();
-    line.name = others;
-    line.style = -static_cast<int>(chart.lines.size());  // colours stand for runs
+    Json points = Json::array();
     for (const auto& [place, figure] : figures) {
-      line.points.push_back({static_cast<double>(place), figure});
+      points.push_back(draw::numbers({static_cast<double>(place), figure}));
     }
+    const auto style = -1 - static_cast<int>(drawn.size());  // colours stand for runs
+    drawn.push_back({{"name", others}, {"points", std::move(points)}, {"style", style}});
   }
-  return chart;
+  return {{"chart", "lines"},
+          {"title", "The figure for each " + name},
+          {"x_label", name},
+          {"lines", std::move(drawn)},
+          {"x_names", x_names}};
 }
 
 // Returns "learning_rate and top_k": the varied keys except number `key`.
@@ -178,7 +188,7 @@ Json value_section(const CompareResult& result) {
       figures.push_back(figure("Validation " + kind.words + " against " + variation.key,
                                fmt::format("{} is better; logarithmic{}{}", better_direction(kind),
                                            others.empty() ? "" : "; a line for each ", others),
-                               block_of(values_chart(result, key))));
+                               values_chart(result, key)));
     }
   }
   append(figures, quality_against_cost(result.runs));
@@ -187,57 +197,58 @@ Json value_section(const CompareResult& result) {
 
 namespace {
 
-draw::ScatterChart scaling_chart(const Scaling& scaling) {
-  draw::ScatterChart chart{
-      .title = "Validation loss against training compute", .x_label = "training FLOPs", .points = {}};
+Json scaling_chart(const Scaling& scaling) {
+  Json points = Json::array(), lines = Json::array(), gaps = Json::array();
   for (std::size_t f = 0; f < scaling.size(); ++f) {
     const ScaledFamily& family = scaling[f];
     const int neutral = -1 - static_cast<int>(f);  // colours stand for models
     for (const ScaledModel& model : family.models) {
       const bool smallest = &model == &family.models.front();  // has room for the family's name
-      chart.points.push_back({model.name,
-                              {model.flops, model.loss()},
-                              static_cast<int>(model.style),
-                              smallest ? shorten(family.name, 24) : ""});
+      points.push_back({{"name", model.name},
+                        {"at", draw::numbers({model.flops, model.loss()})},
+                        {"style", model.style},
+                        {"label", smallest ? shorten(family.name, 24) : ""}});
     }
     if (!family.unfitted.empty()) {
       continue;
     }
     const double from = family.models.front().flops, to = family.models.back().flops;
-    chart.lines.push_back({{from, family.law.loss(from)}, {to, family.law.loss(to)}, neutral});
+    lines.push_back({{"from", draw::numbers({from, family.law.loss(from)})},
+                     {"to", draw::numbers({to, family.law.loss(to)})},
+                     {"style", neutral}});
     if (family.saving) {
       const double loss = family.saving->loss;
-      chart.gaps.push_back({{family.law.flops(loss), loss},
-                            {scaling.front().law.flops(loss), loss},
-                            saving_text(*family.saving),
-                            neutral});
+      gaps.push_back({{"from", draw::numbers({family.law.flops(loss), loss})},
+                      {"to", draw::numbers({scaling.front().law.flops(loss), loss})},
+                      {"text", saving_text(*family.saving)},
+                      {"style", neutral}});
     }
   }
-  return chart;
+  return {{"chart", "scatter"},          {"title", "Validation loss against training compute"},
+          {"x_label", "training FLOPs"}, {"points", std::move(points)},
+          {"lines", std::move(lines)},   {"gaps", std::move(gaps)}};
 }
 
 // DCMHA, Figure 3 (bottom). Empty if no family has as many sizes as the first.
 Json improvement_figure(const Scaling& scaling) {
-  draw::IntervalChart chart{.title = "Improvement by size", .rows = {}};
+  Json rows = Json::array();
   for (std::size_t f = 1; f < scaling.size(); ++f) {
     for (const ScaledModel& model : scaling[f].models) {
       if (const std::optional<Interval>& lower = model.improvement) {
         const std::string mean = format_decimal(lower->mean, 3);
-        chart.rows.push_back(
-            {model.name, lower->mean, lower->low, lower->high,
-             lower->low == lower->high
-                 ? mean
-                 : fmt::format("{} [{}, {}]", mean, format_decimal(lower->low, 3), format_decimal(lower->high, 3)),
-             static_cast<int>(f)});
+        rows.push_back(interval_row(
+            model.name, *lower,
+            lower->low == lower->high
+                ? mean
+                : fmt::format("{} [{}, {}]", mean, format_decimal(lower->low, 3), format_decimal(lower->high, 3)),
+            f));
       }
     }
   }
-  return chart.rows.empty()
-             ? Json::array()
-             : Json::array({figure(chart.title,
-                                   "by how many nats the validation loss is lower than that of the first "
-                                   "family's model of the same rank in compute",
-                                   block_of(chart))});
+  return intervals_figure("Improvement by size",
+                          "by how many nats the validation loss is lower than that of the first family's model of the "
+                          "same rank in compute",
+                          std::move(rows));
 }
 
 Table scaling_table(const Scaling& scaling) {
@@ -272,7 +283,7 @@ Json scaling_section(const CompareResult& result) {
       "Loss against compute",
       "validation loss in nats and FLOPs of the whole training, both logarithmic; one line per family; at a loss that "
       "both reach, the compute of the first family relative to the other",
-      block_of(scaling_chart(result.scaling)))});
+      scaling_chart(result.scaling))});
   append(figures, improvement_figure(result.scaling));
   return {{{"heading", "Scaling"}},
           {{"grid", std::move(figures)}},

@@ -17,19 +17,23 @@ namespace {
 constexpr std::size_t kMostPoints = 200;           // per curve; more cannot be distinguished
 constexpr std::size_t kMostCurves{draw::kStyles};  // per chart; more cannot be told apart
 
-// Averages neighbouring points if there are too many.
-std::vector<draw::Point> downsampled(const std::vector<draw::Point>& all) {
-  std::vector<draw::Point> points;
+struct Point {
+  double x = 0.0, y = 0.0;
+};
+
+// Returns the points for a chart; averages neighbouring points if there are too many.
+Json downsampled(const std::vector<Point>& all) {
+  Json points = Json::array();
   const std::size_t group = ceil_div(all.size(), kMostPoints);
   for (std::size_t begin = 0; begin < all.size(); begin += group) {
     const std::size_t end = std::min(begin + group, all.size());
-    draw::Point sum;
+    Point sum;
     for (std::size_t i = begin; i < end; ++i) {
       sum.x += all[i].x;
       sum.y += all[i].y;
     }
     const auto count = static_cast<double>(end - begin);
-    points.push_back({sum.x / count, sum.y / count});
+    points.push_back(draw::numbers({sum.x / count, sum.y / count}));
   }
   return points;
 }
@@ -59,10 +63,10 @@ BySteps validated(const ComparedRun& run, const std::string& figure) {
 }
 
 // Returns the mean of the points in the last twentieth of the steps before each point.
-std::vector<draw::Point> running_mean(const std::vector<draw::Point>& points) {
+std::vector<Point> running_mean(const std::vector<Point>& points) {
   constexpr double kWindow = 0.05;
   const double window = points.empty() ? 0.0 : kWindow * points.back().x;
-  std::vector<draw::Point> means;
+  std::vector<Point> means;
   double sum = 0.0;
   for (std::size_t i = 0, first = 0; i < points.size(); ++i) {
     sum += points[i].y;
@@ -75,85 +79,84 @@ std::vector<draw::Point> running_mean(const std::vector<draw::Point>& points) {
 }
 
 // Returns the running mean of the training loss, and the values behind it.
-std::pair<draw::Line, draw::Line> training_loss_of(const ComparedRun& run) {
+std::pair<Json, Json> training_loss_of(const ComparedRun& run) {
   BySteps steps;
   for (const TrainedRun& trained : run.trained) {
     for (const train::TrainingPoint& point : trained.log.training) {
       steps[point.step].values.push_back(point.loss);
     }
   }
-  const std::vector<draw::Point> points = transformed(of_all_seeds(std::move(steps), run), [](const auto& entry) {
-    return draw::Point{static_cast<double>(entry.first), mean(entry.second.values)};
+  const std::vector<Point> points = transformed(of_all_seeds(std::move(steps), run), [](const auto& entry) {
+    return Point{static_cast<double>(entry.first), mean(entry.second.values)};
   });
-  std::pair<draw::Line, draw::Line> lines;
-  lines.first.points = downsampled(running_mean(points));
-  lines.second.points = downsampled(points);
-  lines.second.raw = true;
-  for (draw::Line* const line : {&lines.first, &lines.second}) {
-    line->faint = true;
-    line->dots = false;
-  }
-  return lines;
+  return {{{"points", downsampled(running_mean(points))}, {"faint", true}, {"dots", false}},
+          {{"points", downsampled(points)}, {"faint", true}, {"raw", true}, {"dots", false}}};
 }
 
-draw::Line validation_loss_of(const ComparedRun& run) {
-  draw::Line line;
+Json validation_loss_of(const ComparedRun& run) {
+  Json points = Json::array();
   for (const auto& [step, at] : validated(run, run.task().figures().front().name)) {
-    line.points.push_back({static_cast<double>(step), mean(at.values)});
+    points.push_back(draw::numbers({static_cast<double>(step), mean(at.values)}));
   }
-  return line;
+  return {{"points", std::move(points)}};
 }
 
 // Plots the normalised entropy of the experts' token shares for the first seed: the mean over all banks, with a band
 // from the lowest to the highest bank.
-draw::Line expert_use_of(const ComparedRun& run) {
-  draw::Line line;
+Json expert_use_of(const ComparedRun& run) {
+  Json points = Json::array(), band = Json::array();
   for (const train::ValidationPoint& point : train::curve_of(run.trained.front().log.validation)) {
     const std::vector<double> evenness =
         transformed(point.experts | std::views::values, &train::ExpertBalance::entropy);
     if (!evenness.empty()) {
       const auto [least, most] = std::ranges::minmax_element(evenness);
       const auto step = static_cast<double>(point.step);
-      line.points.push_back({step, mean(evenness)});
-      line.band.push_back({step, *least, *most});
+      points.push_back(draw::numbers({step, mean(evenness)}));
+      band.push_back(draw::numbers({step, *least, *most}));
     }
   }
-  return line;
+  return {{"points", std::move(points)}, {"band", std::move(band)}};
 }
 
 // Plots the headline figure over steps and over seconds: the mean over the seeds, with a band from the lowest to the
 // highest.
-std::pair<draw::Line, draw::Line> headline_of(const ComparedRun& run) {
-  std::pair<draw::Line, draw::Line> lines;
+std::pair<Json, Json> headline_of(const ComparedRun& run) {
+  Json points[2] = {Json::array(), Json::array()}, bands[2] = {Json::array(), Json::array()};
   for (const auto& [step, at] : validated(run, run.headline_kind().name)) {
     const auto [low, high] = std::ranges::minmax_element(at.values);
     const double x[] = {static_cast<double>(step), mean(at.seconds)};
-    draw::Line* const both[] = {&lines.first, &lines.second};
     for (std::size_t i = 0; i < 2; ++i) {
-      both[i]->points.push_back({x[i], mean(at.values)});
+      points[i].push_back(draw::numbers({x[i], mean(at.values)}));
       if (at.values.size() > 1) {
-        both[i]->band.push_back({x[i], *low, *high});
+        bands[i].push_back(draw::numbers({x[i], *low, *high}));
       }
     }
   }
-  return lines;
+  return {{{"points", std::move(points[0])}, {"band", std::move(bands[0])}},
+          {{"points", std::move(points[1])}, {"band", std::move(bands[1])}}};
+}
+
+Json line_chart(const std::string& title, const char* x_label, Json lines = Json::array()) {
+  return {
+      {"chart", "lines"}, {"title", title}, {"x_label", x_label}, {"lines", std::move(lines)}, {"end_values", true}};
 }
 
 struct Charts {
-  draw::LineChart steps, seconds, losses, experts;
+  Json steps, seconds, losses, experts;
 };
 
 Charts charts_of(const CompareResult& result, const std::string& what) {
-  Charts charts{.steps = {.title = what + " over steps", .x_label = "steps", .end_values = true},
-                .seconds = {.title = what + " over time", .x_label = "seconds", .end_values = true},
-                .losses = {.title = "Training and validation loss", .x_label = "steps", .end_values = true},
-                .experts = {.title = "Use of experts", .x_label = "steps", .y = draw::YScale::shares}};
+  Charts charts{.steps = line_chart(what + " over steps", "steps"),
+                .seconds = line_chart(what + " over time", "seconds"),
+                .losses = line_chart("Training and validation loss", "steps"),
+                .experts = line_chart("Use of experts", "steps")};
+  charts.experts.update({{"y", "shares"}, {"end_values", false}});
   for (std::size_t r = 0; r < std::min(result.runs.size(), kMostCurves); ++r) {
     const ComparedRun& run = result.runs[r];
-    const auto add = [&](draw::LineChart& chart, draw::Line line) {
-      line.name = result.kind == Kind::run ? "" : label_of(run);
-      line.style = static_cast<int>(r);
-      chart.lines.push_back(std::move(line));
+    const auto add = [&](Json& chart, Json line) {
+      line["name"] = result.kind == Kind::run ? "" : label_of(run);
+      line["style"] = r;
+      chart["lines"].push_back(std::move(line));
     };
     auto [over_steps, over_seconds] = headline_of(run);
     add(charts.steps, std::move(over_steps));
@@ -176,30 +179,27 @@ bool validates_in_part(const ComparedRun& run) {
 }
 
 // Appends a chart with its caption unless there is nothing to draw.
-void add_figure(Json& figures, const std::string& remark, const draw::LineChart& chart) {
-  if (std::ranges::any_of(chart.lines, [](const draw::Line& line) { return !line.points.empty(); })) {
-    figures.push_back(figure(chart.title, remark, block_of(chart)));
+void add_figure(Json& figures, const std::string& remark, Json chart) {
+  if (std::ranges::any_of(chart.at("lines"), [](const Json& line) { return !line.at("points").empty(); })) {
+    const std::string title = chart.at("title");
+    figures.push_back(figure(title, remark, std::move(chart)));
   }
 }
 
 // Plots the learning rate and gradient norm of a single run's first seed.
 void add_optimizer_figures(Json& figures, const ComparedRun& run) {
-  std::vector<draw::Point> rates, norms;
+  std::vector<Point> rates, norms;
   for (const train::TrainingPoint& point : run.trained.front().log.training) {
     rates.push_back({static_cast<double>(point.step), point.learning_rate});
     norms.push_back({static_cast<double>(point.step), point.gradient_norm});
   }
-  const draw::LineChart rate{.title = "Learning rate",
-                             .x_label = "steps",
-                             .lines = {{.points = downsampled(rates), .dots = false}},
-                             .y = draw::YScale::from_zero,
-                             .end_values = true};
-  const draw::LineChart norm{.title = "Gradient norm",
-                             .x_label = "steps",
-                             .lines = {{.points = downsampled(norms), .dots = false}},
-                             .end_values = true};
-  add_figure(figures, "at each logged step", rate);
-  add_figure(figures, "before clipping, at each logged step; logarithmic", norm);
+  const auto chart_of = [](const char* title, const std::vector<Point>& points) {
+    return line_chart(title, "steps", Json::array({{{"points", downsampled(points)}, {"dots", false}}}));
+  };
+  Json rate = chart_of("Learning rate", rates);
+  rate["y"] = "from_zero";
+  add_figure(figures, "at each logged step", std::move(rate));
+  add_figure(figures, "before clipping, at each logged step; logarithmic", chart_of("Gradient norm", norms));
 }
 
 Json legend(const std::vector<ComparedRun>& runs) {
@@ -226,8 +226,8 @@ Json learning_section(const CompareResult& result) {
                          runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : ""),
              charts.steps);
   add_figure(figures, "seconds of training, without evaluation", charts.seconds);
-  if (std::ranges::any_of(charts.losses.lines,
-                          [](const draw::Line& line) { return line.faint && !line.points.empty(); })) {
+  if (std::ranges::any_of(charts.losses.at("lines"),
+                          [](const Json& line) { return line.contains("faint") && !line.at("points").empty(); })) {
     add_figure(figures,
                fmt::format("{}thin: training, a running mean over 5% of the steps, and behind it what was logged; its "
                            "waves come from the documents that a batch reads at the time, the same for all models",
