@@ -159,7 +159,7 @@ class Inspector {
     pack(fmt::format("contributions.{}", layer), packed.bytes);
     layers_.push_back(packed.about);
     layers_.back().update(about_layer(options));
-    layers_.back().update({{"heads", heads}, {"composed", composed}, {"choices", pack_routing(layer, values)}});
+    layers_.back().update({{"heads", heads}, {"composed", composed}, {"routers", pack_routing(layer, values)}});
     if (progress_) {
       progress_->update(layer + 1);
     }
@@ -194,7 +194,7 @@ class Inspector {
               {"output gate", a.gate_output.name()}}}};
   }
 
-  // Packs index and weight [T, heads, K] of each router. Returns [{"name", "heads", "chosen"}].
+  // Packs index and weight [T, heads, K] of each router. Returns [{"name", "heads", "top_k"}].
   Json pack_routing(std::int64_t layer, const LayerValues& values) {
     Json names = Json::array();
     for (const char* name : {"select", "select_in", "select_out"}) {
@@ -204,7 +204,7 @@ class Inspector {
       }
       pack(fmt::format("{}.{}", name, layer),
            uint16_bytes(index->second) + bytes_of(weight->second.to(at::kFloat), at::kHalf));
-      names.push_back({{"name", name}, {"heads", index->second.size(1)}, {"chosen", index->second.size(2)}});
+      names.push_back({{"name", name}, {"heads", index->second.size(1)}, {"top_k", index->second.size(2)}});
     }
     return names;
   }

@@ -29,10 +29,10 @@ const LargeMap = Base => class extends Base {
 
   async drawMap() {
     const {about} = this.view, layer = about.layers[this.layer];
-    const [map, into, out] = await Promise.all([this.view.map(this.layer, this.head, state.before), this.view.choices(this.layer, 'select_in'),
-                                                this.view.choices(this.layer, 'select_out')]);
+    const [map, into, out] = await Promise.all([this.view.map(this.layer, this.head, state.before), this.view.routers(this.layer, 'select_in'),
+                                                this.view.routers(this.layer, 'select_out')]);
     this.values = map;
-    const here = choice => choice && choice.heads > 1 || choice && layer.heads === 1 ? choice : null;
+    const here = router => router && router.heads > 1 || router && layer.heads === 1 ? router : null;
     this.into = here(into);
     this.out = here(out);
     this.gutters = {rows: this.out ? layer.experts : 0, columns: this.into ? layer.experts : 0};
@@ -125,14 +125,14 @@ const LargeMap = Base => class extends Base {
 
   // Weights of output experts left of their queries, of value experts below their sources.
   paintGutters(pen, m, plus) {
-    const strips = (choice, first, rows, place) => {
-      if (!choice) return;
+    const strips = (router, first, rows, place) => {
+      if (!router) return;
       const n = this.view.about.layers[this.layer].experts, image = new ImageData(rows ? n : state.z, rows ? state.z : n), to = new Uint32Array(image.data.buffer);
       to.fill(plus[0]);
       for (let k = 0; k < state.z; ++k) {
-        const at = ((first + k) * choice.heads + Math.min(this.head, choice.heads - 1)) * choice.chosen;
-        for (let c = 0; c < choice.chosen; ++c) {
-          const e = choice.index[at + c], shade = plus[Math.round(255 * Math.min(1, Math.sqrt(Math.abs(choice.weight[at + c]))))];
+        const at = ((first + k) * router.heads + Math.min(this.head, router.heads - 1)) * router.top_k;
+        for (let c = 0; c < router.top_k; ++c) {
+          const e = router.index[at + c], shade = plus[Math.round(255 * Math.min(1, Math.sqrt(Math.abs(router.weight[at + c]))))];
           to[rows ? k * n + e : e * state.z + k] = shade;
         }
       }

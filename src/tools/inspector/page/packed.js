@@ -145,12 +145,12 @@ function View(about, index) {
       return {ev, eo, tables: [0, 1].map(() => reader.halves(n))};
     });
   };
-  this.choices = (layer, which) => {
-    const choice = about.layers[layer].choices.find(one => one.name === which);
-    if (!choice) return Promise.resolve(null);
+  this.routers = (layer, which) => {
+    const router = about.layers[layer].routers.find(one => one.name === which);
+    if (!router) return Promise.resolve(null);
     return packed(name(`${which}.${layer}`), reader => {
-      const n = T * choice.heads * choice.chosen;
-      return {heads: choice.heads, chosen: choice.chosen, index: reader.take(Uint16Array, n), weight: reader.halves(n)};
+      const n = T * router.heads * router.top_k;
+      return {heads: router.heads, top_k: router.top_k, index: reader.take(Uint16Array, n), weight: reader.halves(n)};
     });
   };
 }
