@@ -1,17 +1,11 @@
-"""The operators in Python: schemas, derivatives and meta kernels, checked with torch's own tool, and compiled.
-Tests the library that HEADROOM_OPERATORS names, or else the package.
-"""
-
-import os
+"""The operators in Python: schemas, derivatives and meta kernels, checked with torch's own tool, and compiled."""
 
 import pytest
 import torch
 from torch.library import opcheck
 
-if "HEADROOM_OPERATORS" in os.environ:
-    torch.ops.load_library(os.environ["HEADROOM_OPERATORS"])
-else:
-    import headroom_torch  # noqa: F401
+import headroom_torch  # noqa: F401
+
 ops = torch.ops.headroom
 
 B, H, G, T, S, E = 2, 4, 2, 9, 13, 5
@@ -81,8 +75,8 @@ def attention_samples():
 
 
 ATTENTION = attention_samples()
-FORWARD = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static",
-           "test_aot_dispatch_dynamic")
+# Static shapes are compiled by the last test.
+FORWARD = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 BACKWARD = ("test_schema", "test_faketensor")
 
 
@@ -234,7 +228,6 @@ ONCE = ("attention plain", "attention everything", "linear_attention", "expert_l
         "linear_cross_entropy", "dropout", "head_map", "head_map_factors")
 
 
-@pytest.mark.skipif("HEADROOM_OPERATORS" in os.environ, reason="asked of the package alone: it takes long to compile")
 def test_inductor_compiles_every_operator():
     """In one graph: code that trusts the meta kernels' strides reads what the real ones gave."""
     def everything(given):
