@@ -1,7 +1,6 @@
 """User errors and hostile files: one printable line each, and no files left behind."""
 
 import json
-import os
 import random
 import re
 import shutil
@@ -47,36 +46,13 @@ def test_arguments_reach_the_terminal_escaped_and_shortened(headroom, arguments)
     assert len(line) < 2000
 
 
-def test_keys_of_a_config_reach_the_terminal_escaped(headroom, tmp_path):
-    config = tmp_path / "hostile.toml"
-    for text in ['"\\u001b[2J" = 1', '[model]\n"\\u001b[2J" = 1', f'[model]\n"{"k" * 500000}" = 1',
-                 '[model]\nn_layers = "\\u001b[2J\\u202e"', '[model]\nn_layers = \x1b[2J', '\u202e = 1']:
-        config.write_text(text)
-        line = headroom.refusal("cost", config)
-        assert "hostile.toml" in line and is_printable(line) and len(line) < 2000, repr(line)
-
-
-@pytest.mark.parametrize("key", ["format", "step", "config", "tokenizer_kind", "tokenizer_name"])
+@pytest.mark.parametrize("key", ["config", "tokenizer_name"])
 def test_metadata_of_a_checkpoint_reaches_the_terminal_escaped(headroom, trained, tmp_path, key):
     whole = trained / "checkpoints" / "step_6.safetensors"
     for value in [HOSTILE, HOSTILE + "x" * 1000000]:
         bad = rewritten_metadata(whole, tmp_path / "bad.safetensors", lambda metadata: metadata.update({key: value}))
         line = headroom.refusal("evaluate", bad)
         assert "bad.safetensors" in line and is_printable(line) and len(line) < 2000, repr(line)[:300]
-
-
-def test_values_of_data_reach_the_terminal_escaped(headroom, tmp_path):
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(json.dumps({"other": HOSTILE}) + "\n")
-    done = headroom("tokenizer", "train", rows, "--json-field", HOSTILE, "--out", tmp_path / "x", status=2)
-    line = done.stderr.splitlines()[-1]
-    assert "--json-field" in line
-    assert is_printable(line), repr(line)
-    pieces = tmp_path / "pieces.tokenizer"
-    headroom("tokenizer", "train", train_runs.prepare(tmp_path).parent / "train.txt", "--kind", "words", "--out", pieces)
-    bad = rewritten_metadata(pieces, tmp_path / "bad.tokenizer", lambda metadata: metadata.update(tokenizer_name=HOSTILE))
-    line = headroom.refusal("tokenizer", "encode", bad, "x")
-    assert "bad.tokenizer" in line and is_printable(line), repr(line)
 
 
 @pytest.mark.parametrize("arguments", [
@@ -310,12 +286,11 @@ def preparing(headroom, tiny, tmp_path_factory):
     return start
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_preparation_leaves_nothing(preparing, tmp_path, number):
+def test_an_interrupted_preparation_leaves_nothing(preparing, tmp_path):
     process = preparing(tmp_path / "big.tokens")
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     _, error = process.communicate(timeout=train_runs.PATIENCE)
-    assert process.returncode == 128 + number and "interrupted" in error, error
+    assert process.returncode == 128 + signal.SIGTERM and "interrupted" in error, error
     assert list(tmp_path.iterdir()) == []
 
 
@@ -355,10 +330,50 @@ def test_leftovers_of_a_killed_process_are_removed_by_the_next_run(headroom, pre
     process.communicate(timeout=train_runs.PATIENCE)
 
 
-def test_a_hang_up_is_a_request_to_stop(tiny, tmp_path):
-    process = train_runs.start(tiny, tmp_path / "run", "--set", "train.steps=1000000")
-    train_runs.wait_until(lambda: train_runs.saved_step(tmp_path / "run") > 2, process)
-    process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=train_runs.PATIENCE)
-    assert process.returncode == 128 + signal.SIGHUP
-    assert train_runs.saved_step(tmp_path / "run") > 2
+def damaged(data):
+    """The file cut, extended, empty, with a flipped byte in the header, or with a wrong header length; fuzzers of the rooms try more."""
+    return [data[:len(data) // 2], data[:100], data + b"more", b"", data[:40] + bytes([data[40] ^ 0x80]) + data[41:],
+            struct.pack("<Q", 2**63) + data[8:]]
+
+
+@pytest.fixture(scope="module")
+def files(headroom, tiny, trained, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    text = tiny.parent / "train.txt"
+    words, pieces = folder / "words.tokenizer", folder / "pieces.tokenizer"
+    headroom("tokenizer", "train", text, "--kind", "words", "--out", words)
+    headroom("tokenizer", "train", text, "--vocabulary-size", 300, "--out", pieces)
+    return {"words": words, "pieces": pieces, "checkpoint": trained / "checkpoints" / "step_6.safetensors"}
+
+
+@pytest.mark.parametrize("kind", ["words", "pieces"])
+def test_a_damaged_tokenizer_is_named(headroom, files, tmp_path, kind):
+    bad = tmp_path / "bad.tokenizer"
+    for content in damaged(files[kind].read_bytes()):
+        bad.write_bytes(content)
+        assert str(bad) in headroom.refusal("tokenizer", "encode", bad, "text")
+
+
+def test_a_damaged_checkpoint_is_named(headroom, files, tmp_path):
+    bad = tmp_path / "bad.safetensors"
+    whole = files["checkpoint"].read_bytes()
+    for content in damaged(whole):
+        bad.write_bytes(content)
+        assert str(bad) in headroom.refusal("evaluate", bad)
+    zeroed = len(whole) - len(whole) // 3  # within the tensors
+    bad.write_bytes(whole[:zeroed] + b"\0" * 2000 + whole[zeroed + 2000:])
+    assert re.search(rf"{bad}: .*\btensor \S+", headroom.refusal("evaluate", bad))
+
+
+@pytest.mark.parametrize("name, content, part", [
+    ("empty.txt", b"", ""), ("binary.txt", b"text\0more", ""), ("latin.txt", b"caf\xe9 noir", "UTF-8"),
+    ("cut.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\x03", ""), ("lines.jsonl", b'{"text": "a"}\n{"text": 3}\n', "text"),
+    ("brace.jsonl", b'{"text": "a"}\n{"text": \n', "2"), ("list.jsonl", b"[1, 2]\n", "1"),
+])
+def test_damaged_text_is_named(headroom, files, tmp_path, name, content, part):
+    bad = tmp_path / name
+    bad.write_bytes(content)
+    done = headroom("data", "prepare", bad, "--tokenizer", files["words"], "--out", tmp_path / "x.tokens", status=2)
+    line = done.stderr.splitlines()[-1]
+    assert str(bad) in line and part in line, line
+    assert not (tmp_path / "x.tokens").exists() and not list(tmp_path.glob("*.tmp-*"))

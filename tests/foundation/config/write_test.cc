@@ -1,8 +1,10 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "complaint.h"
 #include "foundation/core/random.h"
@@ -113,6 +115,55 @@ TEST(ToToml, RandomConfigsReadBackExactly) {
     EXPECT_EQ(read_back(config), to_toml(config));
     EXPECT_EQ(flatten(parse_config(to_toml(config), "copy")), flatten(config));
   }
+}
+
+// Values of another type than the field's, and numbers beyond its range.
+struct WrongValues {
+  const Field& field;
+  std::vector<std::string> numbers() const {
+    std::vector<std::string> all;
+    for (const double edge : {field.range.low - 1, field.range.high + 1}) {
+      if (std::abs(edge) < 1e6) {
+        all.push_back(fmt::format("{}", edge));
+      }
+    }
+    return all;
+  }
+  std::vector<std::string> with(std::vector<std::string> types) const {
+    const std::vector<std::string> beyond = numbers();
+    types.insert(types.end(), beyond.begin(), beyond.end());
+    return types;
+  }
+  std::vector<std::string> operator()(const bool*) const { return {"1", "\"yes\""}; }
+  std::vector<std::string> operator()(const std::int64_t*) const { return with({"\"two\"", "true", "1.5", "[1]"}); }
+  std::vector<std::string> operator()(const double*) const { return with({"\"small\"", "[0.5]", "nan"}); }
+  std::vector<std::string> operator()(const Choice&) const { return {"\"no_such_name\"", "[1]"}; }
+  std::vector<std::string> operator()(const std::vector<LayerOptions>*) const { return {"3", "[3]"}; }
+  std::vector<std::string> operator()(const std::string*) const { return {"true", "[1]"}; }
+  template <class T>
+  std::vector<std::string> operator()(const std::vector<T>*) const {
+    return {"true", "5", std::is_same_v<T, std::string> ? "[1]" : "[\"a\"]"};
+  }
+};
+
+TEST(Keys, RefuseWrongValuesByName) {
+  Config config;
+  Fields fields;
+  describe(fields, config);
+  int refused = 0;
+  fields.root().for_each([&](const std::string& dotted, const Field& field) {
+    const std::vector<std::string> wrong = std::visit(WrongValues{field}, field.slot);
+    for (const std::string& value : wrong) {
+      const std::string text = complaint_of([&] { parse_config(fmt::format("\n{} = {}", dotted, value), "x.toml"); });
+      EXPECT_TRUE(text.starts_with("x.toml:2: " + dotted)) << value << ": " << text;
+      ++refused;
+    }
+    if (!std::holds_alternative<std::string*>(field.slot)) {  // text may be any words
+      const std::string text = complaint_of([&] { set_key(config, dotted + "=" + wrong[0]); });
+      EXPECT_TRUE(text.starts_with("--set: " + dotted)) << wrong[0] << ": " << text;
+    }
+  });
+  EXPECT_GT(refused, 400);
 }
 
 TEST(ValueOf, ReadsEntriesOfLayersAsWell) {
