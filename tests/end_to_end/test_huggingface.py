@@ -59,37 +59,13 @@ def loss_of(model, ids):
     return torch.nn.functional.cross_entropy(logits.double(), torch.tensor(ids[1:])).item()
 
 
-def test_import(headroom, model, tmp_path):
-    theirs, tokenizer, folder = model
-    out = tmp_path / "model.safetensors"
-    done = headroom.json("import", folder, "--out", out)
-    assert done["kind"] == theirs.config.model_type
-    assert done["parameters"] == sum(parameter.numel() for parameter in theirs.parameters())
-    ids = tokenizer.encode(TEXT).ids[:CONTEXT]
-    data = tmp_path / "text.txt"
-    data.write_text(tokenizer.decode(ids))
-    assert tokenizer.encode(data.read_text()).ids == ids
-    mine = headroom.json("evaluate", out, "--data", data)
-    assert mine["tokens"] == len(ids) - 1
-    assert abs(mine["loss"] - loss_of(theirs, ids)) < 1e-5
-    prompt = "It's the head"
-    start = tokenizer.encode(prompt).ids
-    with torch.no_grad():
-        greedy = theirs.generate(torch.tensor([start]), max_new_tokens=20, do_sample=False, eos_token_id=None)
-    text = headroom.json("generate", out, "--prompt", prompt, "--tokens", 20, "--temperature", 0)["text"]
-    expected = tokenizer.decode(greedy[0].tolist(), skip_special_tokens=False)
-    whole = prompt + text.removeprefix(prompt)
-    # Invalid UTF-8 is decoded to one or several replacement characters.
-    assert whole.replace("\ufffd", "") == expected.replace("\ufffd", "")
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_import_of_half_precision(headroom, model, tmp_path, dtype):
+def test_import_of_half_precision(headroom, model, tmp_path):
+    """tests/python/test_convert.py has the imports in single precision, and the exports."""
     theirs, tokenizer, _ = model
     half = type(theirs)(theirs.config)
     half.load_state_dict(theirs.state_dict())
-    half = half.to(getattr(torch, dtype))
-    half.save_pretrained(tmp_path / "half")
+    half = half.to(torch.float16 if theirs.config.model_type == "llama" else torch.bfloat16)
+    half.save_pretrained(tmp_path / "half", max_shard_size="20KB")
     tokenizer.save(str(tmp_path / "half" / "tokenizer.json"))
     headroom("import", tmp_path / "half", "--out", tmp_path / "model.safetensors")
     ids = tokenizer.encode(TEXT).ids[:CONTEXT]
@@ -98,19 +74,6 @@ def test_import_of_half_precision(headroom, model, tmp_path, dtype):
     # Loaded again: resizing a model in place makes its rotary angles inexact.
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "half", dtype=torch.float32).eval()
     assert abs(mine["loss"] - loss_of(again, ids)) < 1e-5
-
-
-def test_export(headroom, model, tmp_path):
-    theirs, tokenizer, folder = model
-    headroom("import", folder, "--out", tmp_path / "model.safetensors")
-    headroom("checkpoint", "export", tmp_path / "model.safetensors", "--format", "huggingface",
-             "--out", tmp_path / "hf")
-    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
-    tokens = torch.randint(theirs.config.vocab_size, (2, CONTEXT))
-    with torch.no_grad():
-        assert (again(tokens).logits - theirs(tokens).logits).abs().max() < 1e-5
-    fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
-    assert fast.encode(TEXT) == tokenizer.encode(TEXT).ids
 
 
 @pytest.mark.parametrize("kind, scaling", [
@@ -195,7 +158,7 @@ def test_an_export_replaces_no_other_files(headroom, tmp_path, name, is_folder):
     headroom(*export, tmp_path / "new")
 
 
-@pytest.mark.parametrize("kind", list(CONFIGS))
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama"])  # other kinds have the tokenizer of gpt2
 def test_ids_of_random_texts(headroom, tmp_path, kind):
     safetensors = pytest.importorskip("safetensors.numpy")
     made = bpe(kind)
@@ -211,27 +174,10 @@ def test_ids_of_random_texts(headroom, tmp_path, kind):
     assert mine.tolist() == made.encode(text).ids
 
 
+@pytest.mark.parametrize("model", ["llama"], indirect=True)
 def test_import_does_not_replace_what_it_reads(headroom, model):
     _, _, folder = model
     weights = next(folder.glob("*.safetensors"))
     before = weights.read_bytes()
     assert f"--out: {weights}" in headroom.refusal("import", folder, "--out", weights)
     assert weights.read_bytes() == before
-
-
-def test_refusals_name_the_setting(headroom, model, tmp_path):
-    theirs, _, folder = model
-    config = json.loads((folder / "config.json").read_text())
-    for name in folder.iterdir():
-        (tmp_path / name.name).symlink_to(name)
-    (tmp_path / "config.json").unlink()
-    (tmp_path / "config.json").write_text(json.dumps(
-        {**config, "rope_parameters": None, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}))
-    if theirs.config.model_type != "gpt2":
-        refusal = headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
-        assert 'rope_scaling.rope_type has no equivalent, got "dynamic"' in refusal
-    for key in {"layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"} & set(config):
-        (tmp_path / "config.json").write_text(json.dumps({**config, key: 0}))
-        assert key in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
-    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
-    assert "model_type" in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")

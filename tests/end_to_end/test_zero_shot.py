@@ -1,15 +1,9 @@
-"""Zero-shot tests and masked models: log-probabilities compared with plain PyTorch code."""
+"""Zero-shot tests, generated compositions and masked models."""
 
-import gzip
-import io
 import json
 import math
-import random
-import struct
-import tarfile
 
 import pytest
-import torch
 
 import train_runs
 
@@ -39,60 +33,6 @@ threads = 1
 precision = "fp32"
 """
 
-TYPES = {"F32": (torch.float32, 4), "F64": (torch.float64, 8), "I64": (torch.int64, 8), "U8": (torch.uint8, 1)}
-
-
-def tensors_of(run):
-    """The tensors of a run's newest checkpoint."""
-    folder = run / "checkpoints"
-    data = (folder / (folder / "latest").read_text().strip()).read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + length])
-    tensors = {}
-    for name, about in header.items():
-        if name.startswith("model."):
-            begin, end = about["data_offsets"]
-            raw = bytearray(data[8 + length + begin:8 + length + end])
-            tensors[name.removeprefix("model.")] = (
-                torch.frombuffer(raw, dtype=TYPES[about["dtype"]][0]).reshape(about["shape"]).double())
-    return tensors
-
-
-def log_probabilities(p, ids):
-    """The logits [T, V] of a pre-norm Transformer with learned positions, in float64."""
-    t = len(ids)
-    h = p["embed"][ids] + p["position"][:t]
-
-    def norm(x, name):
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], p[f"{name}.scale"], p[f"{name}.bias"], 1e-5)
-
-    hidden = torch.ones(t, t).triu(1).bool()
-    for layer in range(2):
-        name = f"layer{layer}"
-        x = norm(h, f"{name}.norm_1")
-        q, k, v = (torch.einsum("td,dhe->hte", x, p[f"{name}.attention.w_{c}"]) +
-                   p[f"{name}.attention.b_{c}"].reshape(4, 1, 8) for c in "qkv")
-        scores = (q @ k.transpose(1, 2) / math.sqrt(8)).masked_fill(hidden, -math.inf)
-        o = torch.einsum("hte,hed->td", scores.softmax(-1) @ v, p[f"{name}.attention.w_o"])
-        h = h + o + p[f"{name}.attention.b_o"]
-        x = norm(h, f"{name}.norm_2")
-        up = torch.nn.functional.gelu(x @ p[f"{name}.ffn.w_up"] + p[f"{name}.ffn.b_up"])
-        h = h + up @ p[f"{name}.ffn.w_down"] + p[f"{name}.ffn.b_down"]
-    return (norm(h, "norm_f") @ p["head.w"] + p["head.b"]).log_softmax(-1)
-
-
-def total(p, text, answer):
-    """Log-probability of the answer after the text, and whether greedy decoding generates it."""
-    ids = torch.tensor(list(("\n" + text + answer).encode()))
-    first = len(ids) - len(answer.encode())
-    scores = log_probabilities(p, ids[:-1])
-    picked = scores[torch.arange(first - 1, len(ids) - 1), ids[first:]]
-    return picked.sum().item(), bool((scores[first - 1:].argmax(-1) == ids[first:]).all())
-
-
-def sentence(draw, words):
-    return " ".join(draw.choice(["the", "head", "room", "attends", "to", "every", "token"]) for _ in range(words))
-
 
 @pytest.fixture(scope="module")
 def dense(headroom, tmp_path_factory):
@@ -103,59 +43,6 @@ def dense(headroom, tmp_path_factory):
     config.write_text(DENSE.replace("{folder}", str(folder)))
     headroom("train", config, "--out", folder / "run", "--quiet")
     return folder / "run"
-
-
-def test_lambada_agrees_with_pytorch(headroom, dense, tmp_path):
-    p = tensors_of(dense)
-    draw = random.Random(3)
-    passages = [sentence(draw, draw.randrange(2, 8)) for _ in range(40)]
-    sums, right = 0.0, 0
-    for passage in passages:
-        text, word = passage.rsplit(" ", 1)
-        log_p, greedy = total(p, text, " " + word)
-        sums += log_p
-        right += greedy
-    assert 0 < right < 40, "a test that must be able to fail"
-    file = tmp_path / "lambada.jsonl.gz"
-    with gzip.open(file, "wt") as out:
-        out.writelines(json.dumps({"text": passage}) + "\n" for passage in passages)
-    document = headroom.json("evaluate", dense, "--task", "lambada", "--data", file, "--threads", 1)
-    assert document["task"] == "lambada"
-    assert document["accuracy"] == right / 40
-    assert document["results"]["lambada"]["acc,none"] == right / 40
-    assert document["results"]["lambada"]["perplexity,none"] == pytest.approx(math.exp(-sums / 40), rel=1e-4)
-    headroom("evaluate", dense, "--task", "lambada", "--data", file, "--items", tmp_path / "items")
-    items = [json.loads(line) for line in (tmp_path / "items").read_text().splitlines()]
-    assert sum(item["right"] for item in items) == sum(item["right_normalised"] for item in items) == right
-    for batch_size in (1, 7):
-        again = headroom.json("evaluate", dense, "--task", "lambada", "--data", file, "--batch-size", batch_size)
-        assert again["accuracy"] == document["accuracy"]
-
-
-def test_blimp_agrees_with_pytorch(headroom, dense, tmp_path):
-    p = tensors_of(dense)
-    draw = random.Random(4)
-    expected, members = {}, {}
-    for subset in ("island", "agreement"):
-        rows = []
-        wins = 0
-        for _ in range(15):
-            words = draw.randrange(2, 8)
-            good, bad = sentence(draw, words), sentence(draw, words)
-            wins += total(p, "", good)[0] > total(p, "", bad)[0]
-            rows.append(json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": subset}))
-        expected[subset] = wins / 15
-        members[subset] = "\n".join(rows).encode()
-    file = tmp_path / "blimp.tar.gz"
-    with tarfile.open(file, "w:gz") as archive:
-        for subset, content in members.items():
-            about = tarfile.TarInfo(f"blimp/data/{subset}.jsonl")
-            about.size = len(content)
-            archive.addfile(about, io.BytesIO(content))
-    document = headroom.json("evaluate", dense, "--task", "blimp", "--data", file)
-    assert document["subsets"] == expected
-    assert document["accuracy"] == pytest.approx(sum(expected.values()) / 2)
-    assert "island" in headroom("evaluate", dense, "--task", "blimp", "--data", file).stdout
 
 
 def test_mistakes(headroom, dense, tmp_path):
@@ -172,7 +59,6 @@ def test_mistakes(headroom, dense, tmp_path):
 
 
 def test_items_begin_and_shots(headroom, dense, tmp_path):
-    p = tensors_of(dense)
     rows = [{"query": "the head", "choices": ["attends to", "room"], "gold": i % 2} for i in range(3)]
     data = tmp_path / "copa.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -181,8 +67,7 @@ def test_items_begin_and_shots(headroom, dense, tmp_path):
     assert document["begin"] == "line_end" and "shots_from" not in document
     lines = [json.loads(line) for line in items.read_text().splitlines()]
     assert [line["question"] for line in lines] == [f"{data}:{i}" for i in (1, 2, 3)]
-    for choice, text in zip(lines[0]["choices"], (" attends to", " room")):
-        assert choice["log_probability"] == pytest.approx(total(p, "the head", text)[0], abs=1e-4)
+    assert [choice["continuation"] for choice in lines[0]["choices"]] == [" attends to", " room"]
     headroom("evaluate", dense, "--task", "copa", "--data", data, "--items", items)  # overwrites a file of its kind
     assert f"--items: {data}" in headroom.refusal("evaluate", dense, "--task", "copa", "--data", data, "--items", data)
     assert data.read_text().startswith('{"query"')
