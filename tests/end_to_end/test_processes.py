@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import pathlib
 import random
 import signal
 import subprocess
@@ -38,26 +37,37 @@ KINDS = {
         'model.mlp.kind="experts"', "model.mlp.n_experts=4", "model.mlp.top_k=2"),
     "composed heads": settings('model.attention.projection="dense"', 'model.attention.composition="dynamic"',
                                'model.attention.position="rope"', "model.memory_length=0"),
+    "two gradient accumulators": settings("train.gradient_accumulators=2"),
+    "steps that are verified": settings("train.verify_every=2"),
+    "translation": settings('model.kind="encoder_decoder"', "model.memory_length=0", 'model.attention.position="none"',
+                            "model.context_length=32", 'data.train=["{folder}/pairs.tsv"]', "data.validation=[]",
+                            "data.validation_share=0.2", 'tokenizer.kind="sentencepiece"', "tokenizer.vocabulary_size=300",
+                            "model.vocabulary_size=300"),
 }
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    return train_runs.prepare(tmp_path_factory.mktemp("processes"))
+    config = train_runs.prepare(tmp_path_factory.mktemp("processes"))
+    draw = random.Random(4)
+    words = ["one", "two", "three", "four", "five", "six"]
+    pairs = [" ".join(draw.choices(words, k=draw.randrange(2, 7))) for _ in range(60)]
+    (config.parent / "pairs.tsv").write_text("".join(f"{text}\t{text.upper()}\n" for text in pairs))
+    return config
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_number_of_processes_gives_the_same_parameters(headroom, config, tmp_path, kind):
-    alone = train_runs.run(config, tmp_path / "1", *SHARED, *KINDS[kind])
+def test_any_number_of_processes_gives_the_same_parameters(config, tmp_path, kind):
+    """Two ranks have equal shares of the four micro-batches, three unequal ones."""
+    more = [*SHARED, *(word.replace("{folder}", str(config.parent)) for word in KINDS[kind])]
+    alone = train_runs.run(config, tmp_path / "1", *more)
     train_runs.check_checksums(tmp_path / "1")
-    for n in (2, 3, 4) if kind in list(KINDS)[:3] else (2, 3) if kind in list(KINDS)[3:6] else (2,):
-        together = processes.run(n, config, tmp_path / str(n), *SHARED, *KINDS[kind])
-        assert together["parameters_sha256"] == alone["parameters_sha256"], n
-        assert together["validation_loss"] == alone["validation_loss"], n
-        assert together["train_loss"] == alone["train_loss"], n
+    for n in (2, 3, 4) if kind in list(KINDS)[:2] else (2,) if "two" in kind else (3,):
+        together = processes.run(n, config, tmp_path / str(n), *more)
+        for key in ("parameters_sha256", "validation_loss", "validation_bleu", "train_loss"):
+            assert together.get(key) == alone.get(key), (n, key)
         assert train_runs.same_history(train_runs.metrics(tmp_path / str(n)), train_runs.metrics(tmp_path / "1")), n
         assert train_runs.check_checksums(tmp_path / str(n)) == train_runs.check_checksums(tmp_path / "1"), n
-    assert headroom.json("evaluate", tmp_path / str(n), "--threads", "1")["loss"] > 0.0
 
 
 def test_a_run_continues_on_another_number_of_processes(config, tmp_path):
@@ -70,11 +80,13 @@ def test_a_run_continues_on_another_number_of_processes(config, tmp_path):
 
 
 def test_more_processes_than_micro_batches(config, tmp_path):
+    """train.accumulate is raised; the first lines name the equivalent settings on one rank."""
     more = [*SHARED, *settings("train.accumulate=1", "train.batch_size=6")]
     done = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run", "--json", *more).finish()
     assert [status for status, _, _ in done] == [0, 0, 0]
-    assert "train.accumulate = 3" in done[0][2]
-    alone = train_runs.run(config, tmp_path / "alone", *more, *settings("train.accumulate=3"))
+    line = next(line for line in done[0][2].splitlines() if "one rank gives the same" in line)
+    assert "--threads 1" in line and "train.accumulate = 3 (raised from 1" in line, line
+    alone = train_runs.run(config, tmp_path / "alone", "--threads", "1", *more, *settings("train.accumulate=3"))
     assert json.loads(done[0][1])["parameters_sha256"] == alone["parameters_sha256"]
     resumed = train_runs.run(config, tmp_path / "run", "--resume", *more)  # the config still has 1
     assert resumed["parameters_sha256"] == alone["parameters_sha256"]
@@ -101,12 +113,6 @@ def test_the_cores_of_a_machine_are_shared(config, tmp_path):
     assert json.loads(header["__metadata__"]["train_state"])["threads"] == max(1, cores // 2)
 
 
-def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
-    parts = [*SHARED, *settings("train.gradient_accumulators=2")]
-    alone = train_runs.run(config, tmp_path / "1", *parts)
-    assert processes.run(2, config, tmp_path / "2", *parts)["parameters_sha256"] == alone["parameters_sha256"]
-
-
 def test_fewer_parts_than_processes_are_raised(config, tmp_path):
     """Resuming on fewer ranks keeps the micro-batches and train.gradient_accumulators."""
     more = [*SHARED, *settings("train.batch_size=8", "train.accumulate=8", "train.gradient_accumulators=2", "train.schedule=constant")]
@@ -117,28 +123,6 @@ def test_fewer_parts_than_processes_are_raised(config, tmp_path):
     resumed = train_runs.run(config, tmp_path / "run", "--resume", *more, *longer)
     alone = train_runs.run(config, tmp_path / "alone", *more, *longer, *settings("train.gradient_accumulators=4"))
     assert resumed["parameters_sha256"] == alone["parameters_sha256"]
-
-
-def test_steps_that_are_verified_are_the_same(config, tmp_path):
-    alone = train_runs.run(config, tmp_path / "1", *SHARED)
-    checked = processes.run(2, config, tmp_path / "2", *SHARED, *settings("train.verify_every=2"))
-    assert checked["parameters_sha256"] == alone["parameters_sha256"]
-
-
-def test_translation_is_shared(config, tmp_path):
-    draw = random.Random(4)
-    words = ["one", "two", "three", "four", "five", "six"]
-    pairs = [" ".join(draw.choices(words, k=draw.randrange(2, 7))) for _ in range(60)]
-    data = tmp_path / "pairs.tsv"
-    data.write_text("".join(f"{text}\t{text.upper()}\n" for text in pairs))
-    more = settings('model.kind="encoder_decoder"', "model.memory_length=0", 'model.attention.position="none"',
-                    "model.context_length=32", f'data.train=["{data}"]', "data.validation=[]",
-                    "data.validation_share=0.2", 'tokenizer.kind="sentencepiece"', "tokenizer.vocabulary_size=300",
-                    "model.vocabulary_size=300")
-    alone = train_runs.run(config, tmp_path / "1", *SHARED, *more)
-    together = processes.run(3, config, tmp_path / "3", *SHARED, *more)
-    assert together["parameters_sha256"] == alone["parameters_sha256"]
-    assert together["validation_bleu"] == alone["validation_bleu"]
 
 
 def alone(folder, *arguments):
@@ -329,16 +313,6 @@ def test_a_rank_that_hangs_before_the_first_step_is_named(config, tmp_path):
     assert "rank 1 (on " in only_error(error)
 
 
-def test_the_first_lines_name_the_equivalent_settings_on_one_rank(config, tmp_path):
-    ended = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "2", "--json",
-                            *settings("train.steps=4", "train.evaluate_every=0")).finish()
-    line = next(line for line in ended[0][2].splitlines() if "one rank gives the same" in line)
-    assert "--threads 1" in line and "train.accumulate = 2 (raised from 1" in line, line
-    alone = train_runs.run(config, tmp_path / "1", "--threads", "1",
-                           *settings("train.steps=4", "train.evaluate_every=0", "train.accumulate=2"))
-    assert json.loads(ended[0][1])["parameters_sha256"] == alone["parameters_sha256"]
-
-
 def wait_for_step(out, step):
     train_runs.wait_until(lambda: train_runs.saved_step(out) >= step)
 
@@ -380,7 +354,7 @@ def wait_for_end(pids):
 
 def test_torchrun_continues_after_kills(config, tmp_path):
     """Kills any rank or torchrun itself at random moments, and rank 0 during a save. $HEADROOM_KILLS: how often."""
-    kills = int(os.environ.get("HEADROOM_KILLS", "10"))
+    kills = int(os.environ.get("HEADROOM_KILLS", "5"))
     more = [*SHARED, *settings(f"train.steps={5 * kills}", "train.checkpoint_every=1", "train.evaluate_every=20",
                                "train.schedule=constant")]
     alone = train_runs.run(config, tmp_path / "alone", *more)

@@ -13,7 +13,7 @@ def config_of(run):
 
 
 def test_a_time_sets_the_number_of_steps(headroom, tiny, tmp_path):
-    by_time = headroom.json("train", tiny, "--out", tmp_path / "time", "--set", "train.seconds=2", "--set", "train.evaluate_every=0")
+    by_time = headroom.json("train", tiny, "--out", tmp_path / "time", "--set", "train.seconds=0.5", "--set", "train.evaluate_every=0")
     train = config_of(tmp_path / "time")
     assert by_time["steps"] == train["steps"] > 0
     assert train["warmup_steps"] == math.floor(5 / 60 * train["steps"] + 0.5)  # the config's fraction
@@ -26,12 +26,12 @@ def test_a_time_sets_the_number_of_steps(headroom, tiny, tmp_path):
 
 
 def test_a_resumed_run_keeps_the_number_of_steps(headroom, tiny, tmp_path):
-    run = ["train", tiny, "--out", tmp_path / "run", "--set", "train.seconds=2"]
+    run = ["train", tiny, "--out", tmp_path / "run", "--set", "train.seconds=0.5"]
     first = headroom.json(*run)
     assert headroom.json(*run, "--resume")["parameters_sha256"] == first["parameters_sha256"]
     assert config_of(tmp_path / "run")["steps"] == first["steps"]
     line = headroom.refusal(*run[:-1], "train.seconds=5", "--resume")
-    assert "train.seconds: must stay 2" in line and "got 5" in line
+    assert "train.seconds: must stay 0.5" in line and "got 5" in line
 
 
 def test_a_time_below_a_step_is_refused(headroom, tiny, tmp_path):
@@ -39,7 +39,7 @@ def test_a_time_below_a_step_is_refused(headroom, tiny, tmp_path):
 
 
 def test_a_comparison_by_time_is_read_again(headroom, tiny, tmp_path):
-    command = ["compare", tiny, "--seeds", 2, "--out", tmp_path / "pair", "--set", "train.seconds=2"]
+    command = ["compare", tiny, "--seeds", 2, "--out", tmp_path / "pair", "--set", "train.seconds=0.5"]
     first, again = headroom.json(*command), headroom.json(*command)
     assert [seed["parameters_sha256"] for seed in again["runs"][0]["seeds"]] == [
         seed["parameters_sha256"] for seed in first["runs"][0]["seeds"]]
@@ -47,8 +47,9 @@ def test_a_comparison_by_time_is_read_again(headroom, tiny, tmp_path):
 
 
 def test_the_demo_compares_texts_and_lookups(headroom, tmp_path, counts_as_built):
-    # Validated on a small part: the whole corpus takes most of a minute.
-    short = ["train.steps=2", "train.warmup_steps=0", "train.evaluate_tokens=4096"]
+    # Bytes, and a small part for validation: a tokenizer and all of the corpus take most of a minute.
+    short = ["train.steps=2", "train.warmup_steps=0", "train.evaluate_tokens=4096", "tokenizer.kind=bytes",
+             "tokenizer.vocabulary_size=256", "model.vocabulary_size=256"]
     options = ["--out", tmp_path / "demo", "--seeds", "1", "--threads", "2", "--quiet", "--json"]
     done = subprocess.run([train_runs.ROOT / "run.sh", "demo", *options,
                            *(word for one in short for word in ("--set", one))], text=True,
