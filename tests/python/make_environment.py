@@ -6,15 +6,12 @@ Installs the wheel that `./run.sh wheel` makes (python/wheel/make.py) from a sou
 of the repository, its dependencies, and those of its extra [huggingface]. The previous wheel
 is used again if the source distribution has not changed; otherwise the compiler cache is used if there is one.
 
-torch is installed from pip's indexes or cache in the version of the build, but only a build without CUDA, which
-is a tenth of the size. If there is none, the environment uses the torch of this Python, and a note is printed.
+The environment uses the torch of this Python, so that it takes neither time nor space.
 """
 
 import hashlib
 import importlib.metadata
-import os
 import pathlib
-import subprocess
 import sys
 import venv
 
@@ -27,15 +24,13 @@ TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", f"transformers=={im
 
 
 def install_torch(python):
-    version = importlib.metadata.version("torch")
-    if version.endswith("+cpu"):
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        more = {**os.environ, "PIP_EXTRA_INDEX_URL": f"{os.environ.get('PIP_EXTRA_INDEX_URL', '')} {make.CPU_INDEX}".strip()}
-        for way in ({}, more):
-            if subprocess.run([*install, f"torch=={version}"], env=way or None).returncode == 0:
-                return
-    print(f"torch {version}: not to be had without CUDA; the environment borrows that of {sys.executable}")
-    pathlib.Path(make.site_packages(python), "borrowed.pth").write_text(f"{make.torch_folder(version, None)}\n")
+    """Links the torch of this Python, a gigabyte; pip adds its dependencies."""
+    torch, place = make.torch_folder(make.own_torch(), None), pathlib.Path(make.site_packages(python))
+    if make.own_torch().endswith("+cpu"):
+        for name in ("torch", "torchgen", "functorch", f"torch-{make.own_torch()}.dist-info"):
+            (place / name).symlink_to(pathlib.Path(torch, name))
+    else:  # its dependencies are gigabytes, too
+        (place / "borrowed.pth").write_text(f"{torch}\n")
 
 
 def wheel_of(tools, archive, source, place):
@@ -52,11 +47,11 @@ def wheel_of(tools, archive, source, place):
 def main(build, environment):
     place = build / "package"
     python, stamp = environment / "bin" / "python", environment / "torch"
-    wanted = f"{importlib.metadata.version('torch')} {TEST_PACKAGES}"
+    wanted = f"{make.own_torch()} {TEST_PACKAGES}"
     if not stamp.exists() or stamp.read_text() != wanted:
         venv.create(environment, clear=True, with_pip=True)
         install_torch(python)
-        make.pip(python, "install", *TEST_PACKAGES)
+        make.pip(python, "install", f"torch=={make.own_torch()}", *TEST_PACKAGES)
         stamp.write_text(wanted)
 
     tools = make.environment(place / "tools", make.torch_folder(make.own_torch(), None), make.TOOLS)
