@@ -79,27 +79,6 @@ def test_a_masked_model_is_not_sent_to_a_class_for_language_models(headroom, tmp
     assert "model.kind" in message and "HeadroomForCausalLM" not in message
 
 
-def test_damage_is_named(headroom, trained, tmp_path):
-    file = tmp_path / "damaged.safetensors"
-    data = bytearray(next((trained / "checkpoints").glob("*.safetensors")).read_bytes())
-    data[-100:] = bytes(100)
-    file.write_bytes(data)
-    assert str(file) in headroom.refusal("checkpoint", "info", file)
-
-
-def test_parameters_that_are_not_finite_are_a_user_error(headroom, trained, tmp_path):
-    data = bytearray(next((trained / "checkpoints").glob("*.safetensors")).read_bytes())
-    (size,) = struct.unpack_from("<Q", data)
-    about = json.loads(data[8:8 + size])
-    del about["__metadata__"]["checksums"]
-    struct.pack_into("<f", data, 8 + size + about["model.embed"]["data_offsets"][0], float("nan"))
-    file = tmp_path / "nan.safetensors"
-    file.write_bytes(data[:8] + json.dumps(about).encode().ljust(size) + data[8 + size:])
-    for command in (["evaluate", file], ["analyse", file, "--out", tmp_path / "inside"], ["inspect", file, "--out", tmp_path / "p.html"]):
-        done = headroom(*command, status=2)
-        assert "embed" in done.stderr and done.stdout == ""
-
-
 def test_export_keeps_what_evaluation_needs(headroom, trained, tmp_path):
     out = tmp_path / "small.safetensors"
     done = headroom.json("checkpoint", "export", trained, "--out", out)
