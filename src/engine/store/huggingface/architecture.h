@@ -62,15 +62,6 @@ class Settings {
   std::string origin_, place_;
 };
 
-// Reads rotary positions: `rope_theta`, `partial_rotary_factor` and their older names, at the top level, in
-// rope_parameters or in rope_scaling, and their scaling. Throws UserError if two places contradict each other, or if
-// the scaling has no equivalent.
-struct RopeDefaults {
-  double fraction = 1.0;  // of rotated channels; 1: the architecture always rotates all
-  double base = 10000.0;
-};
-void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual);
-
 // A place where a value may be.
 struct KeyPlace {
   const Settings& settings;
@@ -139,8 +130,8 @@ struct Range {
 
 // Maps a parameter, or a part of it, to the tensor of a file that holds its values, for reading and writing. The tensor
 // is viewed in the shape `view`; if it holds several parameters, `range` and then `parts`, single indices of axes, are
-// selected; then the axes are permuted to the parameter's order. If several tensors hold the
-// parameter, `shape` is its shape and `place` the range that this tensor holds.
+// selected; then the axes are permuted to the parameter's order. If several tensors hold the parameter, `shape`
+// is its shape and `place` the range that this tensor holds.
 struct Mapping {
   std::string parameter;                // "layer0.attention.w_q"
   std::string tensor;                   // "transformer.h.0.attn.c_attn.weight"
@@ -272,7 +263,13 @@ struct DecoderDefaults {
 void describe_decoder(Keys& keys, config::ModelOptions& options, const DecoderDefaults& usual);
 // use_parallel_residual.
 void describe_parallel(Keys& keys, config::ModelOptions& options);
-// Reads read_rope(), or writes rope_theta and rope_parameters.
+struct RopeDefaults {
+  double fraction = 1.0;  // of rotated channels; 1: the architecture always rotates all
+  double base = 10000.0;
+};
+// Rotary positions: reads `rope_theta`, `partial_rotary_factor` and their older names, at the top level, in
+// rope_parameters or in rope_scaling, and their scaling, or writes rope_theta and rope_parameters. Throws UserError if
+// two places contradict each other, or if the scaling has no equivalent.
 void describe_rope(Keys& keys, config::AttentionOptions& attention, const RopeDefaults& usual);
 
 // Throws UserError unless num_key_value_heads divides num_attention_heads.

@@ -216,6 +216,34 @@ void read_llama3(const Settings& s, config::RopeScalingOptions& o) {
   }
 }
 
+void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual) {
+  const Settings rope = settings.in("rope_parameters"), scaling = settings.in("rope_scaling");
+  for (const char* kind : {kFullAttention, kSlidingAttention}) {  // which gemma3_text has
+    rope.require(kind, false);
+  }
+  static_cast<config::RopeScalingOptions&>(attention.of<config::PositionOptions>()) =
+      read_rope_scaling(settings, scaling_place(rope, scaling));
+  attention.position = "rope";
+  const KeyPlace base =
+      agreed({{rope, "rope_theta"}, {scaling, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
+  attention.of<config::PositionOptions>().rope_base = base.settings.number(base.key, usual.base);
+  if (!(attention.of<config::PositionOptions>().rope_base > 1.0)) {
+    base.settings.refuse(base.key, "must be above 1");
+  }
+  const KeyPlace part = agreed({{rope, "partial_rotary_factor"},
+                                {scaling, "partial_rotary_factor"},
+                                {settings, "partial_rotary_factor"},
+                                {settings, "rotary_pct"}});
+  attention.of<config::PositionOptions>().rope_fraction = part.settings.number(part.key, usual.fraction);
+  if (usual.fraction == 1.0) {
+    part.settings.require(part.key, attention.of<config::PositionOptions>().rope_fraction == 1.0);
+  }
+  if (!(attention.of<config::PositionOptions>().rope_fraction > 0.0 &&
+        attention.of<config::PositionOptions>().rope_fraction <= 1.0)) {
+    part.settings.refuse(part.key, "must be above 0 and at most 1");
+  }
+}
+
 }  // namespace
 
 const Settings& scaling_place(const Settings& rope, const Settings& scaling) {
@@ -282,34 +310,6 @@ Json rope_parameters(const config::PositionOptions& o) {
     }
   }
   return json;
-}
-
-void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual) {
-  const Settings rope = settings.in("rope_parameters"), scaling = settings.in("rope_scaling");
-  for (const char* kind : {kFullAttention, kSlidingAttention}) {  // which gemma3_text has
-    rope.require(kind, false);
-  }
-  static_cast<config::RopeScalingOptions&>(attention.of<config::PositionOptions>()) =
-      read_rope_scaling(settings, scaling_place(rope, scaling));
-  attention.position = "rope";
-  const KeyPlace base =
-      agreed({{rope, "rope_theta"}, {scaling, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
-  attention.of<config::PositionOptions>().rope_base = base.settings.number(base.key, usual.base);
-  if (!(attention.of<config::PositionOptions>().rope_base > 1.0)) {
-    base.settings.refuse(base.key, "must be above 1");
-  }
-  const KeyPlace part = agreed({{rope, "partial_rotary_factor"},
-                                {scaling, "partial_rotary_factor"},
-                                {settings, "partial_rotary_factor"},
-                                {settings, "rotary_pct"}});
-  attention.of<config::PositionOptions>().rope_fraction = part.settings.number(part.key, usual.fraction);
-  if (usual.fraction == 1.0) {
-    part.settings.require(part.key, attention.of<config::PositionOptions>().rope_fraction == 1.0);
-  }
-  if (!(attention.of<config::PositionOptions>().rope_fraction > 0.0 &&
-        attention.of<config::PositionOptions>().rope_fraction <= 1.0)) {
-    part.settings.refuse(part.key, "must be above 0 and at most 1");
-  }
 }
 
 void describe_rope(Keys& k, config::AttentionOptions& attention, const RopeDefaults& usual) {
