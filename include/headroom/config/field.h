@@ -163,6 +163,19 @@ class Fields {
     choice_.clear();
   }
 
+  // Makes values other than the default of the fields `keys`, which have been added, an error unless `choice`, as in
+  // only_with(), has one of the values `readers`.
+  void refuse_without(const std::string& choice, const std::vector<std::string_view>& readers,
+                      const std::vector<std::string_view>& keys) {
+    for (Field& field : root_.fields) {
+      if (std::find(keys.begin(), keys.end(), field.key) != keys.end()) {
+        field.choice = choice;
+        field.readers.assign(readers.begin(), readers.end());
+        field.refuse_unused = true;
+      }
+    }
+  }
+
   // These functions add a field and return it, so that flags can be set: add(...).path = true. The reference is valid
   // until the next call.
   Field& add(std::string key, bool& value, std::string about) { return push(std::move(key), &value, std::move(about)); }

@@ -53,62 +53,18 @@ void check_train(const TrainOptions& t, Origin origin) {
                 "must be 0 (no clipping) or at least {}, got {}", kShortestGradient, t.clip_norm);
   constexpr double kLargest = 1e30;  // the product with a learning rate must fit float32
   check.require(t.weight_decay <= kLargest, "weight_decay", "must be at most {}, got {}", kLargest, t.weight_decay);
-  check.require(t.muon_learning_rate == 0.0 || t.optimizer == Optimizer::muon, "muon_learning_rate",
-                "must be 0 with {}", detail::setting("optimizer", t.optimizer));
-  const double momentum = TrainOptions().muon_momentum;
-  check.require(t.muon_momentum == momentum || t.optimizer == Optimizer::muon, "muon_momentum",
-                "must be {} with {}, which does not use it", momentum, detail::setting("optimizer", t.optimizer));
   check.require(t.steps > 0 || !t.start_from.empty(), "steps",
                 "must be at least 1, or 0 with start_from, which is not set, got {}", t.steps);
   check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
                 t.warmup_steps);
 }
 
-void check_targets(const Config& config, Origin origin) {
+void check_batch_tokens(const Config& config, Origin origin) {
   const Checker check(origin, "train");
-  const bool translates = config.model.kind == ModelKind::encoder_decoder;
-  const std::string kind = detail::setting("kind", config.model.kind);
-  check.require(config.train.label_smoothing == 0.0 || translates || config.model.has_classes(), "label_smoothing",
-                "must be 0 with {}", kind);
   const std::int64_t least = config.model.context_length * config.train.accumulate;
-  check.require(config.train.batch_tokens == 0 || translates, "batch_tokens", "must be 0 with {}", kind);
-  check.require(config.train.sample_every == 0 || config.model.kind == ModelKind::language_model, "sample_every",
-                "must be 0 with {}: only language models generate text", kind);
   check.require(config.train.batch_tokens == 0 || config.train.batch_tokens >= least, "batch_tokens",
                 "must be 0 or at least {}, one sequence of model.context_length for each micro-batch, got {}", least,
                 config.train.batch_tokens);
-}
-
-void check_mixture(const Config& config, const Checker& data) {
-  const std::size_t weights = config.data.mixture.size(), names = config.data.train.size();
-  if (weights == 0) {
-    return;
-  }
-  data.require(config.model.kind == ModelKind::language_model, "mixture", "must be [] with {}",
-               detail::setting("kind", config.model.kind));
-  data.require(weights == names, "mixture", "must have {} weights, one for each entry of data.train, got {}", names,
-               weights);
-}
-
-void check_pairs(const Config& config, const Checker& data) {
-  const bool translates = config.model.kind == ModelKind::encoder_decoder;
-  const std::string kind = detail::setting("kind", config.model.kind);
-  data.require(config.data.max_length_ratio == 0.0 || translates, "max_length_ratio", "must be 0 with {}", kind);
-  data.require(config.data.max_length_ratio == 0.0 || config.data.max_length_ratio >= 1.0, "max_length_ratio",
-               "must be 0 or at least 1, got {}", config.data.max_length_ratio);
-  data.require(config.data.validation_target.empty() || !config.data.validation.empty(), "validation_target",
-               "must be [] without data.validation, the sources of these targets");
-  data.require(config.data.max_words == 0 || translates, "max_words", "must be 0 with {}", kind);
-}
-
-void check_images(const Config& config, const Checker& data) {
-  const DataOptions& o = config.data;
-  const std::pair<const char*, bool> given[] = {
-      {"augment_crop", o.augment_crop > 0.0}, {"randaugment", o.randaugment > 0}, {"mixup", o.mixup > 0.0}};
-  for (const auto& [key, is_given] : given) {
-    data.require(!is_given || config.model.kind == ModelKind::vision, key, "must be 0 with {}",
-                 detail::setting("kind", config.model.kind));
-  }
 }
 
 void check_sequences(const Config& config, const Checker& check) {
@@ -145,9 +101,13 @@ void check_data(const Config& config, Origin origin) {
                   "must be file names, got an empty one");
   }
   check.require_distinct("classes", data.classes);
-  check_mixture(config, check);
-  check_pairs(config, check);
-  check_images(config, check);
+  const std::size_t weights = data.mixture.size(), names = data.train.size();
+  check.require(weights == 0 || weights == names, "mixture",
+                "must have {} weights, one for each entry of data.train, got {}", names, weights);
+  check.require(data.max_length_ratio == 0.0 || data.max_length_ratio >= 1.0, "max_length_ratio",
+                "must be 0 or at least 1, got {}", data.max_length_ratio);
+  check.require(data.validation_target.empty() || !data.validation.empty(), "validation_target",
+                "must be [] without data.validation, the sources of these targets");
   check.require(config.model.memory_length == 0 || data.batching == Batching::streams, "batching",
                 "must be \"streams\" with model.memory_length = {}: independent chunks have no memory",
                 config.model.memory_length);
@@ -168,32 +128,15 @@ void check_cutoffs(const Checker& here, const ModelOptions& model) {
   here.require(cutoffs.empty() || cutoffs.back() < model.vocabulary_size, "adaptive_cutoffs",
                "must stay below vocabulary_size = {}, got {}", model.vocabulary_size,
                cutoffs.empty() ? 0 : cutoffs.back());
-  here.require(cutoffs.empty() || model.kind == ModelKind::language_model, "adaptive_cutoffs",
-               "must be [] with {}: adaptive softmax is for language models only", detail::setting("kind", model.kind));
 }
 
 void check_kind(const Checker& here, const ModelOptions& m) {
   const std::string kind = detail::setting("kind", m.kind);
-  const auto only_with = [&](bool unset, bool allowed, std::string_view key, std::string_view kinds) {
-    here.require(unset || allowed, key, "needs kind = {}, not \"{}\"", kinds, name_of(m.kind));
-  };
-  constexpr std::string_view kClasses = "\"classifier\" or \"vision\"", kVision = "\"vision\"";
-  const bool vision = m.kind == ModelKind::vision;
-  only_with(m.source_vocabulary_size == 0, m.kind == ModelKind::encoder_decoder, "source_vocabulary_size",
-            "\"encoder_decoder\"");
-  only_with(m.n_decoder_layers == 0, m.kind == ModelKind::encoder_decoder, "n_decoder_layers", "\"encoder_decoder\"");
-  only_with(m.n_classes == 0, m.has_classes(), "n_classes", kClasses);
-  only_with(m.d_head_hidden == 0, m.has_classes(), "d_head_hidden", kClasses);
-  only_with(m.head_activation == ModelOptions().head_activation, m.kind == ModelKind::classifier, "head_activation",
-            "\"classifier\"");
-  only_with(!m.paired, m.kind == ModelKind::classifier, "paired", "\"classifier\"");
-  only_with(m.image_size == 0, vision, "image_size", kVision);
-  only_with(m.patch_size == 0, vision, "patch_size", kVision);
   here.require(!m.has_classes() || m.n_classes >= 2, "n_classes", "must be at least 2 with {}, got {}", kind,
                m.n_classes);
   here.require(!m.has_classes() || !m.tied_embeddings, "tied_embeddings",
                "must be false with {}, whose head predicts classes", kind);
-  if (vision) {
+  if (m.kind == ModelKind::vision) {
     here.require(m.has_whole_patches(), "patch_size", "must divide image_size = {}, got {}", m.image_size,
                  m.patch_size);
     here.require(m.attention.position->added_vectors() != AddedVectors::fixed || m.d_model % 4 == 0, "d_model",
@@ -207,8 +150,6 @@ void check_model(const ModelOptions& model, Origin origin) {
   const Checker here(origin, "model");
   here.require(model.memory_length == 0 || model.memory_length == model.context_length, "memory_length",
                "must be 0 or context_length = {}, got {}", model.context_length, model.memory_length);
-  here.require(model.memory_length == 0 || model.kind == ModelKind::language_model, "memory_length",
-               "must be 0 with {}: only language models have memory", detail::setting("kind", model.kind));
   check_cutoffs(here, model);
   check_kind(here, model);
   detail::check_layers(model, origin);
@@ -245,14 +186,16 @@ void check(const Config& config, std::string_view name) {
   check_model(config.model, origin);
   check_tokenizer(config, origin);
   check_train(config.train, origin);
-  check_targets(config, origin);
+  check_batch_tokens(config, origin);
   check_data(config, origin);
+  detail::check_unused(config, origin, /*with_model=*/true);
 }
 
 void detail::check_apart_from_model(const Config& config, std::string_view name) {
   const Origin origin = {.config = name, .given = &config.given};
   check_train(config.train, origin);
   check_data(config, origin);
+  detail::check_unused(config, origin, /*with_model=*/false);
 }
 
 }  // namespace headroom::config

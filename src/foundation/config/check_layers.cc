@@ -149,8 +149,8 @@ void check_parts(const ModelOptions& model, const std::string& name, detail::Ori
   a.gate_output->check(check, model);
 }
 
-void check_unused(const ModelOptions& model, detail::Origin origin) {
-  for (const UnusedKey& unused : unused_in(model)) {
+void refuse(const std::vector<UnusedKey>& keys, detail::Origin origin) {
+  for (const UnusedKey& unused : keys) {
     const std::string_view table = std::string_view(unused.table).substr(0, unused.table.size() - 1);
     Checker(origin, table)
         .require(!unused.refuse, unused.key, "needs {} = {}, not \"{}\"", unused.choice, unused.needed, unused.chosen);
@@ -230,10 +230,16 @@ void check_together(const ModelOptions& model, const std::vector<BalanceLoss>& l
 
 namespace detail {
 
+void check_unused(const Config& config, Origin origin, bool with_model) {
+  std::vector<UnusedKey> keys = unused_apart_from_model(config);
+  std::erase_if(keys, [&](const UnusedKey& key) { return !with_model && key.choice.starts_with("model."); });
+  refuse(keys, origin);
+}
+
 void check_layers(const ModelOptions& model, Origin origin) {
   if (model.layers.empty()) {
     check_parts(model, "model", origin);
-    check_unused(model, origin);
+    refuse(unused_in(model), origin);
     check_rest(model, "model", origin);
     check_repetition(model, origin);
     return;
@@ -251,7 +257,7 @@ void check_layers(const ModelOptions& model, Origin origin) {
     check_rest(layer, entry_name(entry), origin);
     check_together(model, losses, layer, entry_name(entry), origin);
   }
-  check_unused(model, origin);
+  refuse(unused_in(model), origin);
   check_repetition(model, origin);
 }
 

@@ -60,7 +60,10 @@ std::string setting(std::string_view key, Enum value) {
   return fmt::format("{} = \"{}\"", key, name_of(value));
 }
 
-// Checks model.attention, model.mlp and model.layers.
+// Refuses the keys outside of `model` that have no effect (Field::refuse_unused); without `with_model`, only those on
+// whose effect `model` does not decide.
+void check_unused(const Config& config, Origin origin, bool with_model);
+// Checks model.attention, model.mlp and model.layers, and refuses the keys of `model` that have no effect.
 void check_layers(const ModelOptions& model, Origin origin);
 
 }  // namespace headroom::config::detail

@@ -102,6 +102,12 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("patch_size", o.patch_size, between(0, 1 << 16),
              "vision: side length of a patch in pixels; each patch is a token");
   fields.add("image_channels", o.image_channels, between(1, 1024), "vision: channels of an image");
+  const std::string_view classifier = name_of(ModelKind::classifier), vision = name_of(ModelKind::vision);
+  fields.refuse_without("kind", {name_of(ModelKind::language_model)}, {"memory_length", "adaptive_cutoffs"});
+  fields.refuse_without("kind", {name_of(ModelKind::encoder_decoder)}, {"source_vocabulary_size", "n_decoder_layers"});
+  fields.refuse_without("kind", {classifier, vision}, {"n_classes", "d_head_hidden"});
+  fields.refuse_without("kind", {classifier}, {"head_activation", "paired"});
+  fields.refuse_without("kind", {vision}, {"image_size", "patch_size"});
   fields.add("layers", o.layers,
              "layers that differ from [model.attention] and [model.mlp], a table each: repeat, attention, mlp; the "
              "pattern is repeated to n_layers");

@@ -156,6 +156,9 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("skip_bad_rows", o.skip_bad_rows, "skip invalid rows and report their number, instead of stopping");
   fields.only_with(kKindOfModel, {name_of(ModelKind::vision)}, [&](Fields& own) { describe_images(own, o); });
   fields.only_with(kKindOfModel, {name_of(ModelKind::encoder_decoder)}, [&](Fields& own) { describe_pairs(own, o); });
+  fields.refuse_without(kKindOfModel, {name_of(ModelKind::language_model)}, {"mixture"});
+  fields.refuse_without(kKindOfModel, {name_of(ModelKind::vision)}, {"augment_crop", "randaugment", "mixup"});
+  fields.refuse_without(kKindOfModel, {name_of(ModelKind::encoder_decoder)}, {"max_length_ratio", "max_words"});
   fields.add("validation_fraction", o.validation_fraction, at_least_below(0, 1),
              "fraction of data.train held out for validation if data.validation is [] (of each corpus of a mixture): "
              "documents "
@@ -279,6 +282,12 @@ void describe(Fields& fields, TrainOptions& o) {
   describe_step(fields, o);
   describe_computing(fields, o);
   describe_records(fields, o);
+  const std::string_view translates = name_of(ModelKind::encoder_decoder);
+  fields.refuse_without("optimizer", {name_of(Optimizer::muon)}, {"muon_learning_rate", "muon_momentum"});
+  fields.refuse_without(kKindOfModel, {translates, name_of(ModelKind::classifier), name_of(ModelKind::vision)},
+                        {"label_smoothing"});
+  fields.refuse_without(kKindOfModel, {translates}, {"batch_tokens"});
+  fields.refuse_without(kKindOfModel, {name_of(ModelKind::language_model)}, {"sample_every"});
   fields
       .add("start_from", o.start_from,
            "a run, a checkpoint or a file of `headroom import`: training starts at step 0 with its parameters and "

@@ -303,7 +303,7 @@ TEST(Check, Windows) {
 TEST(Check, Model) {
   EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 100"), "x: model.memory_length");
   EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 128"), "no error");
-  EXPECT_EQ(complaint("[model]\nkind = \"classifier\"\ncontext_length = 128\nmemory_length = 128"),
+  EXPECT_EQ(complaint("[model]\nkind = \"classifier\"\nn_classes = 2\ncontext_length = 128\nmemory_length = 128"),
             "x: model.memory_length");
   EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 128\n[data]\nbatching = \"chunks\""),
             "x: data.batching");
@@ -320,22 +320,22 @@ TEST(Check, KeysOfOtherModelKinds) {
   EXPECT_EQ(complaint("[model]\nd_head_hidden = 2"), "x: model.d_head_hidden");
   EXPECT_EQ(complaint("[model]\npatch_size = 2"), "x: model.patch_size");
   const std::string classifier = "[model]\nkind = \"classifier\"\n", vision = "[model]\nkind = \"vision\"\n";
+  const std::string patches = vision + "n_classes = 2\nimage_size = 32\npatch_size = 8\n";
   EXPECT_EQ(complaint(classifier), "x: model.n_classes");
   EXPECT_EQ(complaint(classifier + "n_classes = 2\nd_head_hidden = 8\npaired = true"), "no error");
   EXPECT_EQ(complaint(classifier + "n_classes = 2\n[data]\nclasses = [\"no\", \"no\"]"), "x: data.classes");
   EXPECT_EQ(complaint(classifier + "n_classes = 2\ntied_embeddings = true"), "x: model.tied_embeddings");
   EXPECT_EQ(complaint(classifier + "n_classes = 2\nimage_size = 8"), "x: model.image_size");
-  EXPECT_EQ(complaint(vision + "n_classes = 2\nhead_activation = \"gelu\""), "x: model.head_activation");
+  EXPECT_EQ(complaint(patches + "head_activation = \"gelu\""), "x: model.head_activation");
   EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 8\nd_model = 30\n"
                                "[model.attention]\nposition = \"sinusoidal\""),
             "x: model.d_model");
   EXPECT_EQ(complaint("[model]\nkind = \"masked_language_model\"\n[model.attention]\nwindow = 8"),
             "x: model.attention.window");
   EXPECT_EQ(complaint("[model]\nkind = \"encoder_decoder\"\n[model.attention]\nwindow = 8"), "no error");
-  EXPECT_EQ(complaint(vision + "n_classes = 2\npaired = true"), "x: model.paired");
+  EXPECT_EQ(complaint(patches + "paired = true"), "x: model.paired");
   EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32"), "x: model.patch_size");
   EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 5"), "x: model.patch_size");
-  const std::string patches = vision + "n_classes = 2\nimage_size = 32\npatch_size = 8\n";
   EXPECT_EQ(complaint(patches + "context_length = 128"), "x: model.context_length");
   EXPECT_EQ(complaint(patches + "context_length = 16"), "no error");
   EXPECT_EQ(complaint(patches), "no error");
@@ -356,7 +356,8 @@ TEST(Check, AdaptiveCutoffs) {
   EXPECT_EQ(cutoffs("[2000, 2000]"), "x: model.adaptive_cutoffs");
   EXPECT_EQ(cutoffs("[2000, 1000]"), "x: model.adaptive_cutoffs");
   EXPECT_EQ(cutoffs("[2000, 8000]"), "x: model.adaptive_cutoffs");
-  EXPECT_EQ(complaint("[model]\nkind = \"classifier\"\nadaptive_cutoffs = [5]"), "x: model.adaptive_cutoffs");
+  EXPECT_EQ(complaint("[model]\nkind = \"classifier\"\nn_classes = 2\nadaptive_cutoffs = [5]"),
+            "x: model.adaptive_cutoffs");
 }
 
 TEST(Check, TokenizerAgainstModel) {

@@ -348,6 +348,8 @@ TEST_F(LoadConfig, AModelThatACheckpointCompletesIsNotChecked) {
     return subject_of(complaint_of([&] { load_run_config("tune.toml", overrides); }));
   };
   EXPECT_EQ(complaint({"train.accumulate=3"}), "--set: train.accumulate");
+  EXPECT_EQ(complaint({"train.muon_momentum=0.9"}), "--set: train.muon_momentum");
+  EXPECT_EQ(complaint({"data.max_words=9"}), "no error") << "the checkpoint may translate";
   EXPECT_EQ(complaint({"train.start_from="}), "tune.toml:2: model.memory_length");
   EXPECT_EQ(subject_of(complaint_of([] { load_config("tune.toml"); })), "tune.toml:2: model.memory_length");
 }
