@@ -127,8 +127,9 @@ def place(headroom, tmp_path_factory):
         full, = headroom.json("recipes", row["name"], "--resolved")
         file = folder / "home" / "recipes" / f"{row['name']}.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        heading = f"[rows.{row['name'].split('/')[1]}."
-        file.write_text(re.sub(r"^\[", heading, scaled_down(full["resolved"], files), flags=re.MULTILINE))
+        rows = f"[rows.{row['name'].split('/')[1]}"
+        tables = re.sub(r"^\[", f"{rows}.", scaled_down(full["resolved"], files), flags=re.MULTILINE)
+        file.write_text(f"{rows}]\n{tables}")
     return folder
 
 
@@ -164,7 +165,8 @@ def figures_of(words, document):
         return [value for one in document["runs"] for value in (one.get("validation_loss_mean", one.get("validation_loss")),
                                                                 one["parameters"])]
     if command == "cost":
-        return [one["computed"] if "--paper" in words else one["parameters"] for one in document]
+        rows = [document] if "--match" in words else document
+        return [one["computed"] if "--paper" in words else one["parameters"] for one in rows]
     if command == "bench":
         return [one["seconds"] for one in document]
     if command == "evaluate":
