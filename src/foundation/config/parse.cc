@@ -69,10 +69,11 @@ std::string complaint(std::string_view description) {
   return printable(description, 300) + (unquoted ? "; strings need quotes" : "");
 }
 
-// Returns whether this is a key of earlier versions with its default, which is ignored: run folders state every key.
+// Returns whether this is a key of earlier versions that is ignored, because run folders state every key: with its
+// default, or with any value if it does not change what a trained model computes.
 bool is_gone(std::string_view dotted, const toml::node& value) {
   return (dotted == "train.shard" && value.value<std::string_view>() == "none") ||
-         (dotted == "data.shuffle_buffer" && value.value<std::int64_t>() == 0);
+         dotted == "data.shuffle_buffer";  // the order of images in tar files
 }
 
 class Reader {
