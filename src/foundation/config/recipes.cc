@@ -70,7 +70,7 @@ std::vector<std::string> recipe_names() {
 std::optional<fs::path> detail::file_of_recipe(std::string_view name) {
   const std::vector<Recipe> all = recipes_in([name](const std::string& folder, const std::string& content) {
     const std::string_view row = name.substr(std::min(folder.size(), name.size()));
-    return name.starts_with(folder) && content.find(fmt::format("[rows.{}]", row)) != std::string::npos;
+    return name.starts_with(folder) && content.find(row) != std::string::npos;  // only these files are parsed
   });
   const auto found = std::ranges::find(all, name, &Recipe::name);
   return found == all.end() ? std::nullopt : std::optional(found->file);

@@ -182,7 +182,8 @@ TEST_F(LoadConfig, ARowChangesItsSetsAndTheseItsBase) {
       "[sets.wide]\nmodel = { d_model = 48, context_length = 8 }\n[sets.long]\nmodel.context_length = 9\n"
       "[rows.a]\nrow = \"R=1, k=2\"\ntable = \"3\"\nabout = \"A\"\n"
       "[rows.b]\npaper = \"Q\"\nmade_for = \"the Pile\"\nsets = [\"wide\", \"long\"]\nmodel.d_model = 24\n"
-      "[rows.c]\nbase = \"paper/b\"\nmodel.n_layers = 5\n[rows.d]\nbase = \"demo/large\"\n");
+      "[rows.c]\nbase = \"paper/b\"\nmodel.n_layers = 5\n[rows.d]\nbase = \"demo/large\"\n"
+      "[rows.e.model]\nn_layers = 6\n");
   const auto sizes = [](const std::string& name) {
     const ModelOptions m = load_config(name).model;
     return std::vector<std::int64_t>{m.n_layers, m.d_model, m.context_length};
@@ -191,12 +192,13 @@ TEST_F(LoadConfig, ARowChangesItsSetsAndTheseItsBase) {
   EXPECT_EQ(sizes("paper/a"), (std::vector<std::int64_t>{2, 96, context}));
   EXPECT_EQ(sizes("paper/b"), (std::vector<std::int64_t>{2, 24, 9}));
   EXPECT_EQ(sizes("paper/c"), (std::vector<std::int64_t>{5, 24, 9}));
+  EXPECT_EQ(sizes("paper/e"), (std::vector<std::int64_t>{6, 96, context}));
   EXPECT_EQ(sizes("paper/d"), (std::vector<std::int64_t>{20, d_model, context})) << "not on top of its file";
   EXPECT_EQ(load_config("paper/a").made_for, "the files of C4");
   EXPECT_EQ(load_config("paper/b").made_for, "the Pile");
   EXPECT_EQ(load_config("paper/d").made_for, "the files of C4");
   const std::vector<Recipe> recipes = list_recipes();
-  ASSERT_EQ(recipes.size(), 6U);
+  ASSERT_EQ(recipes.size(), 7U);
   const Recipe &a = recipes[2], &c = recipes[4];
   EXPECT_EQ(a.name, "paper/a");
   EXPECT_EQ(a.file, folder_ / "recipes/paper/table1.toml");
