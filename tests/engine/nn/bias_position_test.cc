@@ -127,45 +127,6 @@ TEST(BiasPosition, TheLayerMatchesItsEquation) {
   }
 }
 
-// The layer's output and the gradients of its input and parameters, in the type of its parameters.
-testing::Evaluated evaluated(const Layer& layer, Implementation implementation) {
-  const at::ScalarType type = layer.parameters.all()[0].tensor.scalar_type();
-  std::vector<at::Tensor> leaves = {tokens(at::kFloat).to(type).requires_grad_(true)};
-  for (const Parameter& p : layer.parameters.all()) {
-    leaves.push_back(p.tensor);
-  }
-  const at::Tensor y = layer.last(leaves[0], kTokens, {.implementation = implementation});
-  return {y.detach(), torch::autograd::grad({y.square().sum()}, leaves)};
-}
-
-double largest_error(const testing::Evaluated& got, const testing::Evaluated& expected) {
-  double largest = relative_error(got.value, expected.value);
-  for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
-    largest = std::max(largest, relative_error(got.gradients[i], expected.gradients[i]));
-  }
-  return largest;
-}
-
-// Composed heads amplify rounding. The fused layer may lose a few times what the reference loses, each against the
-// reference in double precision.
-TEST(BiasPosition, FusedEqualsTheReferenceWithAllGradients) {
-  for (config::AttentionOptions o : all_options()) {
-    for (const std::string composition : {"none", "dynamic"}) {
-      o.composition = composition;
-      const Layer layer = layer_of(o, 0, at::kFloat), wide = layer_of(o);
-      for (std::size_t i = 0; i < wide.parameters.all().size(); ++i) {
-        const at::NoGradGuard no_grad;
-        wide.parameters.all()[i].tensor.copy_(layer.parameters.all()[i].tensor);
-      }
-      const testing::Evaluated exact = evaluated(wide, Implementation::reference);
-      const double rounding = largest_error(evaluated(layer, Implementation::reference), exact);
-      EXPECT_LE(rounding, 1e-4);  // composed heads: up to 2.7e-5
-      testing::expect_close(evaluated(layer, Implementation::fused), exact, 4.0 * rounding,
-                            std::string(o.position.name()) + ", " + composition);
-    }
-  }
-}
-
 TEST(BiasPosition, OnlyGatesOfTokensAreCached) {
   const at::NoGradGuard no_grad;
   for (const config::AttentionOptions& o : all_options()) {

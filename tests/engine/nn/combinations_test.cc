@@ -27,7 +27,7 @@ struct CombinedLayer : Layer {
   config::ModelOptions model;
   bool causal;
 
-  explicit CombinedLayer(const config::ModelOptions& m)
+  explicit CombinedLayer(const config::ModelOptions& m, at::ScalarType type = at::kDouble)
       : Layer(m.attention,
               {.d_model = m.d_model,
                .n_layers = 1,
@@ -35,7 +35,7 @@ struct CombinedLayer : Layer {
                .window = m.attention.window,
                .context_length = m.context_length,
                .memory_length = m.memory_length},
-              at::kDouble, /*noise=*/0.4),
+              type, /*noise=*/0.4),
         model(m),
         causal(m.kind == config::ModelKind::language_model) {}
 
@@ -115,6 +115,63 @@ void expect_blindness(const CombinedLayer& layer, const at::Tensor& all, const a
     EXPECT_LE(relative_error(layer.run(later).narrow(1, 0, t - 1), whole.narrow(1, 0, t - 1)), 1e-12)
         << name << ": causality";
   }
+}
+
+// The result, and the gradients of the tokens and all parameters.
+testing::Evaluated evaluated(const CombinedLayer& layer, const at::Tensor& all, Implementation implementation) {
+  std::vector<at::Tensor> leaves = {all.detach().clone().requires_grad_(true)};
+  for (const Parameter& p : layer.parameters.all()) {
+    leaves.push_back(p.tensor);
+  }
+  const at::Tensor y = layer.last(leaves[0], layer.model.context_length, {.implementation = implementation});
+  const at::Tensor weight = at::cos(at::arange(y.numel(), at::kDouble)).view(y.sizes());
+  return {y.detach(), torch::autograd::grad({(y * weight).sum()}, leaves, {}, false, false, /*allow_unused=*/true)};
+}
+
+// Single precision: what is fused, in training and decoding, may lose a few times what the reference loses, each
+// against the reference in double precision. Composed heads and mixtures amplify rounding.
+void expect_fused(const config::ModelOptions& model, const std::string& name) {
+  const CombinedLayer layer(model, at::kFloat), wide(model);
+  const at::Tensor all = tokens(wide).to(at::kFloat);
+  {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < wide.parameters.all().size(); ++i) {
+      wide.parameters.all()[i].tensor.copy_(layer.parameters.all()[i].tensor);
+    }
+  }
+  testing::Evaluated exact = evaluated(wide, all.to(at::kDouble), Implementation::reference),
+                     reference = evaluated(layer, all, Implementation::reference),
+                     fused = evaluated(layer, all, Implementation::automatic);
+  double rounding = relative_error(reference.value, exact.value);
+  for (std::size_t i = 0; i < exact.gradients.size(); ++i) {
+    if (exact.gradients[i].defined() && exact.gradients[i].abs().max().item<double>() < 1e-12) {
+      EXPECT_LE(fused.gradients[i].abs().max().item<double>(), 1e-5) << name;  // zero, as of what shifts all scores
+      exact.gradients[i] = fused.gradients[i] = at::Tensor();
+    }
+    if (exact.gradients[i].defined()) {
+      rounding = std::max(rounding, relative_error(reference.gradients[i], exact.gradients[i]));
+    }
+  }
+  EXPECT_LE(rounding, 1e-3) << name;
+  const double bound = std::max(1e-4, 4.0 * rounding);  // up to 3e-5 if the reference happens to lose little
+  testing::expect_close(fused, exact, bound, name);
+  const at::NoGradGuard no_grad;
+  RowCaches caches(layer.attention, all.size(0));
+  const at::Tensor stepped = caches.read_all(layer.attention, all, {2, 3});
+  const std::int64_t t = exact.value.size(1);
+  EXPECT_LE(relative_error(stepped.narrow(1, stepped.size(1) - t, t), exact.value), bound) << name;
+}
+
+// Each combination is compared with the widest mask that it has: memory and a window, or neither.
+bool is_widest(const config::ModelOptions& model) {
+  const bool memory = model.memory_length > 0, window = model.attention.window > 0;
+  if (model.kind != config::ModelKind::language_model || memory != window || memory) {
+    return memory && window;
+  }
+  config::ModelOptions wider = model;
+  wider.memory_length = model.context_length;
+  wider.attention.window = 4;
+  return !testing::refusal(wider).empty();
 }
 
 // Joins the names that have the same `text`, in order.
@@ -240,6 +297,9 @@ std::string check_combination(const config::ModelOptions& model, const std::stri
   }
   CombinedLayer layer(model);
   expect_gradient(layer, name);
+  if (is_widest(model)) {
+    expect_fused(model, name);
+  }
   const at::NoGradGuard no_grad;
   const at::Tensor all = tokens(layer), whole = layer.run(all);
   expect_blindness(layer, all, whole, name);

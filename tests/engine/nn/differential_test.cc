@@ -120,24 +120,6 @@ TEST(Differential, MatchesTheEquationWithAllGradients) {
   }
 }
 
-TEST(Differential, FusedEqualsTheReferenceWithSinksAndPositions) {
-  for (const std::int64_t version : {1, 2}) {
-    for (const std::int64_t kv_heads : {2, 6}) {
-      for (const char* position : {"none", "rope", "relative", "alibi", "forgetting"}) {
-        config::AttentionOptions o = options(version, kv_heads);
-        o.of<config::DotOptions>().sink = true;
-        o.of<config::PositionOptions>().position_bias = true;
-        o.position = position;
-        const Layer layer = layer_of(o, 1, at::kFloat);
-        at::manual_seed(2);
-        expect_fused_equals_reference(
-            [&](const at::Tensor& x, const Context& context) { return layer.attention({.x = x}, context); },
-            at::randn({2, kTokens, kWidth}), 2e-5, position);
-      }
-    }
-  }
-}
-
 // The observed weights are those that multiply the values: H differences of the 2 H matrices.
 TEST(Differential, ShowsTheDifferenceOfItsMatrices) {
   const at::NoGradGuard no_grad;

@@ -71,38 +71,5 @@ TEST(DotScore, TheScaleMayBeThatOfAnotherWidth) {
   EXPECT_LE(relative_error(plain.last(x, kTokens), y), 1e-14);
 }
 
-// The decode path of the fused kernels: each row equals that of the full pass by the reference.
-TEST(DotScore, DecodingWithASinkEqualsTheFullPass) {
-  const at::NoGradGuard no_grad;
-  for (const std::string position : {"none", "rope", "relative"}) {
-    const Layer layer = layer_with_sink(position, at::kFloat);
-    const at::Tensor all = tokens(at::kFloat);
-    RowCaches cache(layer.attention, all.size(0));
-    Context fused, reference;
-    fused.implementation = Implementation::fused;
-    reference.implementation = Implementation::reference;
-    const at::Tensor rows = cache.read_all(layer.attention, all, {3}, fused);
-    EXPECT_LE(relative_error(rows.narrow(1, kMemory, kTokens), layer.last(all, kTokens, reference)), 1e-5) << position;
-  }
-}
-
-TEST(DotScore, SinksHaveGradients) {
-  const Layer layer = layer_with_sink("rope", at::kFloat), wide = layer_with_sink("rope", at::kDouble);
-  const auto gradient = [](const Layer& of, const at::Tensor& all, Implementation implementation) {
-    const Context context{.implementation = implementation};
-    return torch::autograd::grad({of.last(all, kTokens, context).square().sum()}, {of.parameters.at("sink")})[0];
-  };
-  {
-    const at::NoGradGuard no_grad;
-    for (const Parameter& p : layer.parameters.all()) {
-      wide.parameters.at(p.name).copy_(p.tensor);
-    }
-  }
-  const at::Tensor exact = gradient(wide, tokens(at::kFloat).to(at::kDouble), Implementation::automatic);
-  EXPECT_GT(exact.abs().min().item<double>(), 1e-4);
-  // Sums over 10 rows.
-  EXPECT_LE(relative_error(gradient(layer, tokens(at::kFloat), Implementation::fused), exact), 1e-5);
-}
-
 }  // namespace dot_score_test
 }  // namespace headroom::nn

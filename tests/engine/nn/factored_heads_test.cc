@@ -79,13 +79,6 @@ TEST(FactoredHeads, MatchTheirEquation) {
   }
 }
 
-TEST(FactoredHeads, FusedEqualsTheReferenceWithAllGradients) {
-  const Layer layer = factored_layer(options(kQueryRank), at::kFloat);
-  expect_fused_equals_reference(
-      [&](const at::Tensor& x, const Context& context) { return layer.last(x, kTokens, context); }, tokens(at::kFloat),
-      1e-5, "factored");
-}
-
 // The cache holds 2 R (H + e) elements per token.
 TEST(FactoredHeads, DecodingEqualsTheFullPass) {
   const at::NoGradGuard no_grad;

@@ -82,13 +82,6 @@ TEST(LatentHeads, MatchTheirEquation) {
   }
 }
 
-TEST(LatentHeads, FusedEqualsTheReferenceWithAllGradients) {
-  const Layer layer = latent_layer(options(kQueryRank), kWidth, at::kFloat);
-  expect_fused_equals_reference(
-      [&](const at::Tensor& x, const Context& context) { return layer.last(x, kTokens, context); },
-      tokens(kMemory + kTokens, kWidth, at::kFloat), 1e-5, "latent");
-}
-
 // Prompts of several lengths, with projected keys or absorbed projections, then steps with absorbed projections.
 TEST(LatentHeads, DecodingEqualsTheFullPass) {
   const at::NoGradGuard no_grad;

@@ -158,21 +158,6 @@ TEST(Exclusive, IsRefusedAcrossSequences) {
   EXPECT_NO_THROW(Attention(m.attention.across_sequences(), cross, build));
 }
 
-TEST(OutputGate, FusedEqualsTheReferenceWithAllGradients) {
-  for (const testing::Choice& projection : testing::gated_projections()) {
-    config::ModelOptions m = testing::small_model();
-    projection.set(m);
-    if (!testing::refusal(m).empty()) {
-      continue;  // heads for encoders, which have no fused path
-    }
-    const Layer layer = gated_layer(m, at::kFloat);
-    at::manual_seed(3);
-    expect_fused_equals_reference(
-        [&](const at::Tensor& x, const Context& context) { return layer.attention({.x = x}, context); },
-        at::randn({2, 5, m.d_model}), 2e-5, projection.name);
-  }
-}
-
 // Zero weights halve each head output.
 TEST(OutputGate, OfZeroWeightsIsOneHalf) {
   const at::NoGradGuard no_grad;

@@ -72,13 +72,6 @@ TEST(TiedHeads, MatchTheirEquation) {
   EXPECT_LE(relative_error(layer.last(all, kTokens), written_out(layer, all)), 1e-13);
 }
 
-TEST(TiedHeads, FusedEqualsTheReferenceWithAllGradients) {
-  const Layer layer = tied_layer(at::kFloat);
-  expect_fused_equals_reference(
-      [&](const at::Tensor& x, const Context& context) { return layer.last(x, kTokens, context); }, tokens(at::kFloat),
-      1e-5, "tied");
-}
-
 // The cache holds G e + e/2 elements per token.
 TEST(TiedHeads, DecodingEqualsTheFullPass) {
   const at::NoGradGuard no_grad;
