@@ -36,7 +36,7 @@ usage: ./run.sh COMMAND
   headroom ARGS...  the command line; ./run.sh headroom --help says what there is
   torchrun ARGS...  several processes: ./run.sh torchrun --standalone --nproc-per-node 2 headroom train ...
   test [ARGS...]    every test; ARGS go to ctest (-R core)
-  bench [NAME...]   benchmarks against their yardsticks
+  bench [NAME...]   benchmarks against their baselines
   setup             only set up: system packages, .env/ with torch, build/
   install           set up, and put `headroom` into ~/.local/bin, with completion for bash and zsh
   wheel [TORCH...]  the Python package as wheels for people without a compiler, in dist/: for the torch of .env/, or

@@ -1,7 +1,7 @@
 """A dense model's training step in PyTorch: scaled_dot_product_attention, fused AdamW, eager or compiled; with
 DistributedDataParallel if torchrun's variables are set.
 
-Answers yardstick.py's lines; "memory" is the peak resident memory in bytes minus that before the model was created, or on
+Answers baseline.py's lines; "memory" is the peak resident memory in bytes minus that before the model was created, or on
 a GPU the most memory that torch allocated.
 """
 
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import yardstick
+import baseline
 
 
 class Block(nn.Module):
@@ -96,7 +96,7 @@ def main():
             return status_bytes("VmHWM") - before
         return torch.accelerator.max_memory_allocated(options.device)
 
-    yardstick.answer(step, memory=memory)
+    baseline.answer(step, memory=memory)
 
 
 if __name__ == "__main__":

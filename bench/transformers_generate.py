@@ -1,5 +1,5 @@
 """generate() of a Llama model in transformers: greedy continuations of a batch of prompts, with the KV cache. Answers
-yardstick.py's lines.
+baseline.py's lines.
 """
 
 import argparse
@@ -8,7 +8,7 @@ import json
 import torch
 import transformers
 
-import yardstick
+import baseline
 
 
 def main():
@@ -33,7 +33,7 @@ def main():
         model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=size["tokens"],
                        min_new_tokens=size["tokens"], do_sample=False)
 
-    yardstick.answer(run)
+    baseline.answer(run)
 
 
 if __name__ == "__main__":

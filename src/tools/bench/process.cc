@@ -19,8 +19,8 @@
 
 namespace headroom::bench {
 
-std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script, const Json& size,
-                                          const std::vector<std::string>& more) {
+std::vector<std::string> python_baseline(const std::string& benchmark, const std::string& script, const Json& size,
+                                         const std::vector<std::string>& more) {
   const std::string home = home_folder();
   const char* chosen = std::getenv("HEADROOM_PYTHON");
   const std::string python = chosen != nullptr ? chosen : home + "/.env/bin/python3";

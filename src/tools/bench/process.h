@@ -14,8 +14,8 @@ namespace headroom::bench {
 
 // Returns the command that runs a script of bench/ with the Python that has torch, the current number of threads, the
 // model's size and more options. Throws Error naming the benchmark if there is no such Python.
-std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script, const Json& size,
-                                          const std::vector<std::string>& more);
+std::vector<std::string> python_baseline(const std::string& benchmark, const std::string& script, const Json& size,
+                                         const std::vector<std::string>& more);
 
 class BenchProcess {
  public:

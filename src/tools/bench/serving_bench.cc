@@ -152,7 +152,7 @@ std::vector<std::string> transformers_command(const config::ModelOptions& o, con
                      {"rows", rows},
                      {"prompt", kServedPrompt},
                      {"tokens", kServedTokens}};
-  return python_yardstick("serving", "transformers_generate.py", size, {"--precision", options.precision});
+  return python_baseline("serving", "transformers_generate.py", size, {"--precision", options.precision});
 }
 
 void add_llama_rows(const BenchOptions& options, std::vector<Row>& rows) {
@@ -161,7 +161,7 @@ void add_llama_rows(const BenchOptions& options, std::vector<Row>& rows) {
   for (const std::int64_t requests : {std::int64_t{1}, kServedTogether}) {
     const std::unique_ptr<BenchProcess> theirs =  // null if transformers is not installed
         start_if_available(transformers_command(o, options, requests),
-                           "serving: transformers is not installed in the yardstick's Python; left out");
+                           "serving: transformers is not installed in the baseline's Python; left out");
     std::vector<Work> work = {[&] { served.serve(requests); }};
     if (theirs) {
       work.emplace_back([&] { theirs->ask("run 1"); });

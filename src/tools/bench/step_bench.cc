@@ -59,7 +59,7 @@ std::vector<std::string> pytorch_command(const StepSize& size, const BenchOption
   if (compiled) {
     more.emplace_back("--compile");
   }
-  return python_yardstick("step", "pytorch_step.py", json, more);
+  return python_baseline("step", "pytorch_step.py", json, more);
 }
 
 // One row each for PyTorch, eager and compiled, and for Headroom. The reference is the faster one of PyTorch's.
@@ -155,7 +155,7 @@ std::vector<std::string> plain_model() {
 std::vector<std::string> ddp_command(std::int64_t batch, const std::string& precision) {
   const Json size = {{"vocabulary_size", 8000}, {"n_layers", 12},        {"n_heads", 8},
                      {"d_model", 512},          {"context_length", 256}, {"batch", batch}};
-  return python_yardstick("ranks", "pytorch_step.py", size, {"--threads", "1", "--precision", precision});
+  return python_baseline("ranks", "pytorch_step.py", size, {"--threads", "1", "--precision", precision});
 }
 
 std::vector<RanksCase> ranks_cases(const BenchOptions& options) {

@@ -1,4 +1,4 @@
-"""The yardsticks' side of `headroom bench`, which runs them as child processes."""
+"""The child processes' side of the baselines that `headroom bench` starts."""
 
 import json
 import signal
