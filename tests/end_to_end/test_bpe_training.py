@@ -116,7 +116,7 @@ def test_a_share_is_held_out_of_text_and_tokens(headroom, made, text, tmp_path):
 [data]
 train = ["all.tokens", "share.tokens"]
 mixture = [2, 1]
-validation_share = 0.1
+validation_fraction = 0.1
 batching = "chunks"
 [train]
 steps = 2

@@ -33,7 +33,7 @@ vocabulary_size = 300
 [data]
 train = ["{folder}/pairs.tsv"]
 pair_columns = [2, 1]
-validation_share = 0.1
+validation_fraction = 0.1
 [train]
 steps = 60
 batch_size = 12

@@ -12,7 +12,6 @@
 #include "tools/trial/trial.h"
 
 namespace headroom::cli {
-
 namespace {
 
 // Prints the tables, notes and sentences.
@@ -48,10 +47,6 @@ int print(const compare::CompareResult& result, const Output& output) {
   }
   return 0;
 }
-
-}  // namespace
-
-namespace {
 
 void add_converted(compare::CompareRequest& job, const Compare& command, std::vector<std::string> changes) {
   convert::StudyRequest request{.source = command.convert,

@@ -15,7 +15,7 @@ void add_seeds(CLI::App& command, std::int64_t& seeds) {
             "deviations and the paired difference with its 95% interval");
 }
 
-// Parses "5%" or "0.05" as a share of more than 0 and at most 100%.
+// Parses "5%" or "0.05" as a share from 0% to 100%.
 double parse_share(const std::string& text) {
   const bool percent = text.ends_with('%');
   const std::optional<double> number = as_number(percent ? text.substr(0, text.size() - 1) : text);
