@@ -269,7 +269,8 @@ class OrderedReducer : public GradientReducer {
     const at::NoGradGuard no_grad;
     in_round_[parameter] ? place.add_(gradient) : place.copy_(gradient);
     gradient.reset();
-    in_round_[parameter] = in_step_[parameter] = true;
+    in_round_[parameter] = true;
+    in_step_[parameter] = 1;
     const Layout::Place& buckets = layout_.places[parameter];
     for (std::size_t b = buckets.first_bucket; sending_ && b < buckets.end_bucket; ++b) {
       if (--missing_[b] == 0) {
@@ -352,9 +353,10 @@ class OrderedReducer : public GradientReducer {
   // Sums of this rank's buckets over the rounds so far; undefined with one round, whose sums are in gradients_.
   at::Tensor running_;
 
-  std::vector<std::int64_t> missing_;     // by bucket: number of parameters still without a gradient in this range
-  std::vector<bool> in_step_, in_round_;  // by parameter: has had a gradient in this step; in this round
-  bool sending_ = false;                  // whether complete buckets are sent immediately
+  std::vector<std::int64_t> missing_;  // by bucket: number of parameters still without a gradient in this range
+  std::vector<char> in_step_;          // by parameter: has had a gradient in this step
+  std::vector<bool> in_round_;         // likewise, in this round
+  bool sending_ = false;               // whether complete buckets are sent immediately
   std::vector<parallel::Transfer> sent_;
   bool verifies_ = false;  // the first range of this step has yet to be hashed
   StepMessage message_;    // of this step

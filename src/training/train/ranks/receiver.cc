@@ -15,10 +15,9 @@ constexpr std::int64_t kSlice = 1 << 16;  // elements added at a time, so that t
 
 }  // namespace
 
-class Receiver::State {
+class Receiver::Reduction {
  public:
-  State(parallel::GlooGroup& group, Work work)
-      : group_(group), work_(std::move(work)), ready_(work_.buckets.size(), false) {
+  Reduction(parallel::GlooGroup& group, Work work) : group_(group), work_(std::move(work)) {
     const std::int64_t widest = max_over(work_.buckets, &Bucket::count, std::int64_t{0});
     for (auto& set : staging_) {
       for (int peer = 0; peer < group_.size(); ++peer) {
@@ -27,57 +26,24 @@ class Receiver::State {
     }
   }
 
-  void start(std::int64_t round) {
-    const std::lock_guard lock(mutex_);
-    std::fill(ready_.begin(), ready_.end(), false);
-    round_ = round;
-    busy_ = true;
-    changed_.notify_all();
-  }
+  std::size_t buckets() const { return work_.buckets.size(); }
 
-  void set_own_ready(std::size_t bucket) {
-    const std::lock_guard lock(mutex_);
-    ready_[bucket] = true;
-    changed_.notify_all();
-  }
-
-  void finish() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !busy_; });
-    if (error_) {
-      std::rethrow_exception(std::exchange(error_, nullptr));
-    }
-  }
-
-  // Asks the thread to stop. Returns whether it is idle and thus ends immediately.
-  bool stop() {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    changed_.notify_all();
-    return !busy_;
-  }
-
-  void run() {
+  // `own_ready`: by bucket, set when this rank's gradients are complete.
+  void reduce_round(std::int64_t round, std::vector<std::future<void>>& own_ready) {
     const at::NoGradGuard no_grad;
     const c10::ParallelGuard one_thread(true);  // the other cores run the backward pass
-    for (;;) {
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return busy_ || stopping_; });
-        if (stopping_) {
-          return;
-        }
+    round_ = round;
+    Incoming now = request(0), later;
+    for (std::size_t b = 0; b < work_.buckets.size(); ++b) {
+      later = request(b + 1);
+      if (group_.rank() < ranks()) {
+        own_ready[b].get();
       }
-      std::exception_ptr error;
-      try {
-        reduce_round();
-      } catch (...) {
-        error = std::current_exception();
+      for (Arriving& one : now) {
+        one.transfer.wait();
       }
-      const std::lock_guard lock(mutex_);
-      error_ = error;
-      busy_ = false;
-      changed_.notify_all();
+      reduce_bucket(work_.buckets[b], now);
+      now = std::move(later);
     }
   }
 
@@ -92,21 +58,6 @@ class Receiver::State {
   // Number of ranks with an accumulator in this round; they are ranks 0, ..., ranks() - 1.
   int ranks() const {
     return static_cast<int>(std::min<std::int64_t>(group_.size(), work_.accumulators - round_ * group_.size()));
-  }
-
-  void reduce_round() {
-    Incoming now = request(0), later;
-    for (std::size_t b = 0; b < work_.buckets.size(); ++b) {
-      later = request(b + 1);
-      if (group_.rank() < ranks()) {
-        wait_for_own(b);
-      }
-      for (Arriving& one : now) {
-        one.transfer.wait();
-      }
-      reduce_bucket(work_.buckets[b], now);
-      now = std::move(later);
-    }
   }
 
   // Two buckets are in transit at a time.
@@ -161,45 +112,44 @@ class Receiver::State {
     }
   }
 
-  void wait_for_own(std::size_t b) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ready_[b] || stopping_; });
-  }
-
   parallel::GlooGroup& group_;
   Work work_;
   std::vector<at::Tensor> staging_[2];  // by rank
   at::Tensor added_ = at::empty({kSlice});
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<bool> ready_;
   std::int64_t round_ = 0;
-  bool busy_ = false, stopping_ = false;
-  std::exception_ptr error_;
 };
 
 Receiver::Receiver(parallel::GlooGroup& group, Work work)
-    : state_(std::make_shared<State>(group, std::move(work))), thread_([state = state_] { state->run(); }) {}
+    : reduction_(std::make_shared<Reduction>(group, std::move(work))) {}
 
-// Does not join a busy thread: after an error it may wait for a rank that no longer sends.
 Receiver::~Receiver() {
-  if (state_->stop()) {
-    thread_.join();
-  } else {
+  if (thread_.joinable()) {
     thread_.detach();
   }
 }
 
 void Receiver::start(std::int64_t round) {
-  state_->start(round);
+  ready_ = std::vector<std::promise<void>>(reduction_->buckets());
+  std::vector<std::future<void>> own_ready;
+  for (std::promise<void>& ready : ready_) {
+    own_ready.push_back(ready.get_future());
+  }
+  std::packaged_task<void()> task([reduction = reduction_, round, own_ready = std::move(own_ready)]() mutable {
+    reduction->reduce_round(round, own_ready);
+  });
+  done_ = task.get_future();
+  thread_ = std::thread(std::move(task));
 }
 
 void Receiver::set_own_ready(std::size_t bucket) {
-  state_->set_own_ready(bucket);
+  ready_[bucket].set_value();
 }
 
 void Receiver::finish() {
-  state_->finish();
+  if (thread_.joinable()) {
+    thread_.join();
+    done_.get();
+  }
 }
 
 }  // namespace headroom::train

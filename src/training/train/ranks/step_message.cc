@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "headroom/core/error.h"
 #include "headroom/ops/optimizers.h"
@@ -14,7 +15,7 @@ namespace {
 class Packer {
  public:
   template <class T>
-  void number(T value) {
+  void number(const T& value) {
     static_assert(std::is_arithmetic_v<T>);
     text_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
@@ -35,6 +36,17 @@ class Packer {
     }
     text_.append(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
   }
+  template <class List>
+  void resize(const List& list) {
+    number(list.size());
+  }
+  template <class Map, class Visit>
+  void entries(const Map& map, const Visit& visit_entry) {
+    number(map.size());
+    for (const auto& [name, value] : map) {
+      visit_entry(name, value);
+    }
+  }
   const std::string& text() const { return text_; }
 
  private:
@@ -46,30 +58,46 @@ class Unpacker {
   explicit Unpacker(const std::string& text) : text_(text) {}
 
   template <class T>
-  T number() {
-    T value{};
+  void number(T& value) {
     std::memcpy(&value, take(sizeof value), sizeof value);
-    return value;
   }
-  std::string string() {
-    const auto size = number<std::size_t>();
-    return {take(size), size};
+  void string(std::string& value) {
+    std::size_t size = 0;
+    number(size);
+    value.assign(take(size), size);
   }
-  at::Tensor tensor() {
-    if (!number<bool>()) {
-      return {};
+  void tensor(at::Tensor& value) {
+    if (!next<bool>()) {
+      return;
     }
-    const auto type = static_cast<at::ScalarType>(number<std::int8_t>());
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(number<std::int64_t>()));
+    const auto type = static_cast<at::ScalarType>(next<std::int8_t>());
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(next<std::int64_t>()));
     for (std::int64_t& size : sizes) {
-      size = number<std::int64_t>();
+      number(size);
     }
-    const at::Tensor value = at::empty(sizes, type);
+    value = at::empty(sizes, type);
     std::memcpy(value.mutable_data_ptr(), take(value.nbytes()), value.nbytes());
-    return value;
+  }
+  template <class List>
+  void resize(List& list) {
+    list.resize(next<std::size_t>());
+  }
+  template <class Map, class Visit>
+  void entries(Map& map, const Visit& visit_entry) {
+    for (auto left = next<std::size_t>(); left > 0; --left) {
+      std::pair<typename Map::key_type, typename Map::mapped_type> entry;
+      visit_entry(entry.first, entry.second);
+      map.insert(std::move(entry));
+    }
   }
 
  private:
+  template <class T>
+  T next() {
+    T value{};
+    number(value);
+    return value;
+  }
   const char* take(std::size_t size) {
     if (size > text_.size() - at_) {
       fail("train: a message from another rank is truncated; do all ranks run the same version?");
@@ -83,65 +111,46 @@ class Unpacker {
   std::size_t at_ = 0;
 };
 
+// Passes every field of the message to the archive, in a fixed order.
+template <class Archive, class Message>
+void visit(Archive& archive, Message& message) {
+  archive.resize(message.reports);
+  for (auto& report : message.reports) {
+    archive.number(report.micro_batch);
+    archive.tensor(report.cross_entropy);
+    archive.tensor(report.regulariser);
+    archive.entries(report.updates, [&archive](auto& name, auto& update) {
+      archive.string(name);
+      archive.tensor(update.sum);
+      archive.tensor(update.count);
+      archive.number(update.epsilon);
+    });
+  }
+  archive.resize(message.squares);
+  for (auto& square : message.squares) {
+    archive.number(square);
+  }
+  archive.resize(message.has_gradient);
+  for (auto& present : message.has_gradient) {
+    archive.number(present);
+  }
+  archive.number(message.stop);
+  archive.string(message.own_hash);
+  archive.string(message.next_hash);
+}
+
 }  // namespace
 
 std::string to_text(const StepMessage& message) {
   Packer out;
-  out.number(message.reports.size());
-  for (const MicroBatchReport& report : message.reports) {
-    out.number(report.micro_batch);
-    out.tensor(report.cross_entropy);
-    out.tensor(report.regulariser);
-    out.number(report.updates.size());
-    for (const auto& [name, update] : report.updates) {
-      out.string(name);
-      out.tensor(update.sum);
-      out.tensor(update.count);
-      out.number(update.epsilon);
-    }
-  }
-  out.number(message.squares.size());
-  for (const double square : message.squares) {
-    out.number(square);
-  }
-  out.number(message.has_gradient.size());
-  for (const bool present : message.has_gradient) {
-    out.number(present);
-  }
-  out.number(message.stop);
-  out.string(message.own_hash);
-  out.string(message.next_hash);
+  visit(out, message);
   return out.text();
 }
 
 StepMessage from_text(const std::string& text) {
   Unpacker in(text);
   StepMessage message;
-  message.reports.resize(in.number<std::size_t>());
-  for (MicroBatchReport& report : message.reports) {
-    report.micro_batch = in.number<std::int64_t>();
-    report.cross_entropy = in.tensor();
-    report.regulariser = in.tensor();
-    for (auto updates = in.number<std::size_t>(); updates > 0; --updates) {
-      std::string name = in.string();
-      nn::BufferUpdate update;
-      update.sum = in.tensor();
-      update.count = in.tensor();
-      update.epsilon = in.number<double>();
-      report.updates.emplace(std::move(name), std::move(update));
-    }
-  }
-  message.squares.resize(in.number<std::size_t>());
-  for (double& square : message.squares) {
-    square = in.number<double>();
-  }
-  message.has_gradient.resize(in.number<std::size_t>());
-  for (std::size_t i = 0; i < message.has_gradient.size(); ++i) {
-    message.has_gradient[i] = in.number<bool>();
-  }
-  message.stop = in.number<bool>();
-  message.own_hash = in.string();
-  message.next_hash = in.string();
+  visit(in, message);
   return message;
 }
 

@@ -4,12 +4,10 @@
 
 #include <ATen/ATen.h>
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
+#include <future>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -24,7 +22,7 @@ namespace headroom::train {
 struct StepMessage {
   std::vector<MicroBatchReport> reports;
   std::vector<double> squares;     // sums over the reduced gradients of the owned shards; see gradient_norm()
-  std::vector<bool> has_gradient;  // by parameter: true if any micro-batch of this rank has one
+  std::vector<char> has_gradient;  // by parameter: true if any micro-batch of this rank has one
   bool stop = false;
   // Set only in verified steps: hashes of the gradients of this rank's first range, and of the next rank's first range
   // as recomputed by this rank.
@@ -48,7 +46,7 @@ ReducedStep reduce_reports(std::vector<StepMessage>& all, std::int64_t micro_bat
 // tensor has one sum, a cut tensor one sum per block of ops::kSquareBlock elements.
 double gradient_norm(const std::vector<StepMessage>& all, const Layout& layout);
 
-// Background thread that reduces this rank's gradient shards during the backward pass.
+// Reduces this rank's gradient shards in a thread of its own during the backward pass.
 class Receiver {
  public:
   struct Bucket {  // a range of the gradient buffer that is sent as one message
@@ -66,6 +64,7 @@ class Receiver {
   };
 
   Receiver(parallel::GlooGroup& group, Work work);
+  // Does not wait for a round: after an error, its thread may wait for a rank that no longer sends.
   ~Receiver();
 
   void start(std::int64_t round);
@@ -73,9 +72,11 @@ class Receiver {
   void finish();                           // waits for the end of the round; rethrows an error of the thread
 
  private:
-  class State;
-  std::shared_ptr<State> state_;  // shared with the thread, which outlives this object after an error
+  class Reduction;
+  std::shared_ptr<Reduction> reduction_;   // shared with the thread, which outlives this object after an error
+  std::vector<std::promise<void>> ready_;  // by bucket
   std::thread thread_;
+  std::future<void> done_;
 };
 
 }  // namespace headroom::train
