@@ -9,10 +9,10 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/huggingface.h"
-#include "tools/compare/run/run_folder.h"
 #include "tools/zero_shot/zero_shot.h"
 #include "training/parallel/gloo_group.h"
 #include "training/tasks/task.h"
+#include "training/train/record/run_folder.h"
 
 namespace headroom::cli {
 
@@ -133,7 +133,7 @@ void warn_of_changed_data(const std::string& run_or_checkpoint, const std::strin
   namespace fs = std::filesystem;
   const fs::path path = fs::absolute(run_or_checkpoint);
   const std::string was =
-      compare::recorded_data(fs::is_directory(path) ? path : path.parent_path().parent_path()).validation;
+      train::recorded_origin(fs::is_directory(path) ? path : path.parent_path().parent_path()).data.validation;
   if (!was.empty() && was != now) {
     log_warning("{}: the validation data has changed since the run, from {} to {}; the run may have been trained on it",
                 run_or_checkpoint, was, now);

@@ -6,8 +6,6 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
-#include "tools/compare/compare.h"
-#include "tools/compare/run/run_folder.h"
 #include "training/tasks/task.h"
 
 namespace headroom::cli {
@@ -34,14 +32,11 @@ int run(const Train& command, const EngineRequest& request) {
   train::TrainRequest job{.config = config::load_run_config(command.config, overrides(command.set, request)),
                           .out = out,
                           .resume = command.resume,
-                          .cache = cache_folder()};
+                          .cache = cache_folder(),
+                          .command = request.command_line};
   job.recorded_losses = job.config.recorded_losses;
   catch_interrupts();
-  const compare::TrainedRun run = compare::train_run(job, request.command_line);
-  if (!run.diverged.empty()) {
-    throw train::DivergedError(run.diverged);
-  }
-  const train::TrainResult& result = run.result;
+  const train::TrainResult result = train::train(job);
   if (!parallel::default_group().leads()) {
     return result.interrupted ? interrupt_status() : 0;
   }
@@ -52,7 +47,7 @@ int run(const Train& command, const EngineRequest& request) {
                           format_count(static_cast<double>(result.parameters)), format_count(result.tokens_per_second),
                           format_duration(result.seconds),
                           format_bytes(static_cast<double>(result.peak_memory_bytes))));
-  output.document(compare::to_json(result, task));
+  output.document(train::to_json(result, task));
   if (const std::string uncertain = tasks::uncertainty(result.figures()); !uncertain.empty()) {
     log_info("validation: {}", uncertain);
   }

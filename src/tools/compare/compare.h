@@ -118,9 +118,6 @@ Json page_of(const CompareResult& result);
 // Writes the page and sets result.report.
 void write_page(CompareResult& result, const std::filesystem::path& file);
 
-// Returns the keys of `train` and the task's figures.
-Json to_json(const train::TrainResult& result, const tasks::Task& task);
-
 // `runs`, for each model: name, the keys of `train` and the task's headline figure (first seed), `seeds` (the keys of
 // `train` for each seed), `<figure>_mean` and `<figure>_std` over the seeds, `difference` (paired difference of the
 // validation loss from the first model: mean, low, high; null for the first model and for a single seed),

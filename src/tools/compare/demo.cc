@@ -14,7 +14,6 @@
 #include "headroom/core/error.h"
 #include "tools/compare/figures/conclusions.h"
 #include "tools/compare/report/formatting.h"
-#include "tools/compare/run/run_folder.h"
 #include "training/cost/cost.h"
 #include "training/cost/match.h"
 #include "training/train/loop/step_time.h"
@@ -137,7 +136,7 @@ void set_length(CompareRequest& request, const CompareRequest& lookups) {
   const std::filesystem::path begun = request.out / request.configs.front().name / "config.toml";
   std::int64_t steps = request.configs.front().config.train.steps;
   if (std::filesystem::exists(begun)) {
-    steps = read_run_config(begun.parent_path()).train.steps;
+    steps = train::read_run_config(begun.parent_path()).train.steps;
   } else {
     const auto start = std::chrono::steady_clock::now();
     const double seconds = training_seconds(request), others = training_seconds(lookups);

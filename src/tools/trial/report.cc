@@ -11,7 +11,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tools/compare/report/formatting.h"
-#include "tools/compare/run/run_folder.h"
 
 namespace headroom::trial {
 namespace {
@@ -104,8 +103,8 @@ void append_record(const Trial& trial, const TrialRequest& request) {
     return;
   }
   line["command"] = request.command;
-  line["finished"] = compare::utc_now();
-  line["program"] = compare::program_version();
+  line["finished"] = train::utc_now();
+  line["program"] = train::program_version();
   std::ofstream records = open_records(request.out);
   records << (text.empty() || text.ends_with('\n') ? "" : "\n") << to_json_line(line) << "\n" << std::flush;
   if (!records) {

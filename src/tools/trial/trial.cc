@@ -20,7 +20,6 @@
 #include "report.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/execution.h"
-#include "tools/compare/run/run_folder.h"
 
 namespace headroom::trial {
 namespace {

@@ -7,6 +7,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tools/compare/run/execution.h"
+#include "training/train/loop/train.h"
 
 namespace headroom::compare {
 namespace compare_refusals_test {

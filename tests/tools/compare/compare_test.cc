@@ -13,7 +13,7 @@
 #include "headroom/core/files.h"
 #include "headroom/store/open_model.h"
 #include "tools/compare/report/formatting.h"
-#include "tools/compare/run/run_folder.h"
+#include "training/train/loop/train.h"
 
 namespace headroom::compare {
 namespace compare_test {
@@ -109,7 +109,7 @@ TEST_F(CompareTest, EverySeedIsARunAndMoreSeedsReuseExistingRuns) {
     const std::vector<double> losses = run.over_seeds("loss");
     EXPECT_DOUBLE_EQ(run.headline(), (std::exp(losses[0]) + std::exp(losses[1]) + std::exp(losses[2])) / 3.0);
   }
-  EXPECT_EQ(read_run_config(folder_ / "out" / "one" / "seed_2").train.seed, 2);
+  EXPECT_EQ(train::read_run_config(folder_ / "out" / "one" / "seed_2").train.seed, 2);
   EXPECT_EQ(three.runs[0].result().parameters_sha256, one.runs[0].result().parameters_sha256);
 
   const Json json = to_json(three).at("runs");
@@ -321,10 +321,12 @@ TEST_F(CompareTest, ReportOfATrainingRun) {
 // Two separate runs, as `headroom train` makes them.
 TEST_F(CompareTest, ExistingRunsAreComparedWithoutTraining) {
   for (const std::int64_t heads : {4, 1}) {
-    train::TrainRequest one{
-        .config = config("", heads).config, .out = folder_ / std::to_string(heads), .cache = folder_ / "cache"};
+    train::TrainRequest one{.config = config("", heads).config,
+                            .out = folder_ / std::to_string(heads),
+                            .cache = folder_ / "cache",
+                            .command = fmt::format("headroom train {}.toml", heads)};
     one.config.train.learning_rate = 0.01;  // better than guessing after six steps
-    train_run(one, fmt::format("headroom train {}.toml", heads));
+    train::train(one);
   }
   const CompareResult result = overlay({folder_ / "4", folder_ / "1"}, "headroom report 4 1");
   ASSERT_EQ(result.runs.size(), 2u);
@@ -355,7 +357,7 @@ TEST_F(CompareTest, ExistingRunsMustBeComparable) {
     train::TrainRequest one{.config = config("", 1).config, .out = folder_ / name, .cache = folder_ / "cache"};
     one.config.train.steps = 1;
     one.config.data.validation = {(folder_ / validation).string()};
-    train_run(one, "");
+    train::train(one);
     return folder_ / name;
   };
   const fs::path a = train_on("a", "validation.txt"), b = train_on("b", "train.txt");
@@ -367,20 +369,6 @@ TEST_F(CompareTest, ExistingRunsMustBeComparable) {
   EXPECT_HAS(user_error_of([&] { overlay({a, folder_}, ""); }), "holds neither a training run");
   compare(request());
   EXPECT_HAS(user_error_of([&] { overlay({a, folder_ / "out"}, ""); }), "is a comparison or a sweep");
-}
-
-// A run that goes on has no result until it has finished again.
-TEST_F(CompareTest, AResultComesFromTheLastTraining) {
-  train::TrainRequest one{.config = config("", 1).config, .out = folder_ / "run", .cache = folder_ / "cache"};
-  const TrainedRun six = train_run(one, "");
-  one.resume = true;
-  one.config.train.steps = 8;
-  EXPECT_EQ(train_run(one, "").result.steps, 8);
-  const config::Config config = read_run_config(folder_ / "run");
-  const TrainedRun read = read_run(folder_ / "run", config, tasks::task_for(config, "test"));
-  EXPECT_EQ(read.result.steps, 8);
-  EXPECT_NE(read.result.parameters_sha256, six.result.parameters_sha256);
-  EXPECT_EQ(read.origin.data.validation, six.origin.data.validation);
 }
 
 TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {

@@ -165,6 +165,11 @@ TEST(FirstDifference, IgnoresValuesThatARunSets) {
   here.train.precision = config::Precision::fp32;
   EXPECT_EQ(first_difference(there, here), "train.precision is bf16 there, fp32 here");
   here = {};
+  here.given = {{"data.order", "a.toml"}};
+  there.data.order = config::Order::given;
+  EXPECT_EQ(first_difference(there, here), "data.order is given there, shuffled here");
+  here.given.clear();  // the default of earlier versions was another one
+  EXPECT_EQ(first_difference(there, here), "");
   here.model.attention.of<config::ExpertOptions>().experts = {"o"};
   EXPECT_EQ(first_difference(there, here), "model.attention.experts is [\"v\", \"o\"] there, [\"o\"] here");
 }

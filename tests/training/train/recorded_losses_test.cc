@@ -1,4 +1,4 @@
-#include "training/train/loop/history.h"
+#include "training/train/record/history.h"
 
 #include <gtest/gtest.h>
 

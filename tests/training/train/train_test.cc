@@ -183,7 +183,7 @@ TEST_F(Train, EverySourceOfRandomnessHasTheSeed) {
 }
 
 TEST_F(Train, ResumesWithMoreSteps) {
-  train(request("run"));
+  const std::string before = train(request("run")).parameters_sha256;
   config_.train.steps = 12;
   config_.train.schedule = config::Schedule::constant;
   EXPECT_EQ(train(request("run", true)).steps, 12);
@@ -195,6 +195,22 @@ TEST_F(Train, ResumesWithMoreSteps) {
   }
   EXPECT_EQ(steps.size(), 12U);
   EXPECT_HAS(read_text_file(folder_ / "run" / "config.toml"), "steps = 12");
+  const TrainedRun read = read_run(folder_ / "run", written("run"), tasks::task_for(config_, "test"));
+  EXPECT_EQ(read.result.steps, 12);
+  EXPECT_NE(read.result.parameters_sha256, before);
+  EXPECT_FALSE(read.origin.data.validation.empty());
+}
+
+TEST_F(Train, RecordsADivergence) {
+  config_.train.learning_rate = 1e30;
+  config_.train.clip_norm = 0.0;
+  config_.train.log_every = 1;
+  EXPECT_THROW(train(request("run")), DivergedError);
+  const TrainedRun read = read_finished_run(folder_ / "run", config_, tasks::task_for(config_, "test"));
+  EXPECT_HAS(read.diverged, "so training stopped");
+  EXPECT_GT(read.result.steps, 0);
+  EXPECT_GT(read.result.parameters, 0);
+  EXPECT_TRUE(read.result.validation.empty());
 }
 
 TEST_F(Train, LeavesNoFolderIfNothingStarted) {

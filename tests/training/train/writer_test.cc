@@ -8,7 +8,7 @@
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "tiny/files.h"
-#include "training/train/loop/history.h"
+#include "training/train/record/history.h"
 
 namespace headroom::train {
 namespace writer_test {

@@ -11,54 +11,20 @@
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "scaling.h"
+#include "training/parallel/gloo_group.h"
 #include "training/tasks/task.h"
-#include "training/train/loop/train.h"
+#include "training/train/record/run_folder.h"
 
 namespace headroom::compare {
 
 using config::Variation;
+using train::Origin;
+using train::RunLog;
+using train::SampleText;
+using train::TrainedRun;
 
 // Keys and their values in one run, formatted as by config::flatten.
 using Values = std::vector<std::pair<std::string, std::string>>;
-
-// A text that a model generated during its training.
-struct SampleText {
-  std::int64_t step = 0;
-  std::string prompt, text;
-};
-
-// The contents of a run's metrics.jsonl and samples.jsonl.
-struct RunLog {
-  std::vector<train::TrainingPoint> training = {};
-  std::vector<train::ValidationPoint> validation = {};
-  std::vector<SampleText> samples = {};
-  std::int64_t peak_memory_bytes = 0;  // 0: unknown
-};
-
-// Where and from what a run was trained. Empty: unknown, because an older version trained the run.
-struct Origin {
-  std::string command;  // the command line; empty for the runs of a comparison
-  std::string machine;  // CPU, threads, precision, torch version
-  std::string program;  // version that trained the run: "headroom 0.1.0, commit 59f40b3"
-  train::RunData data = {};
-};
-
-// The figures of a run on test data, which it was not validated on.
-struct TestResult {
-  std::string data;  // its identity; empty: not tested
-  tasks::Figures figures;
-};
-
-// One training run, as its run folder records it.
-struct TrainedRun {
-  std::int64_t seed = 1;
-  train::TrainResult result;
-  RunLog log;
-  Origin origin;
-  std::string finished;  // date and time; empty: not finished
-  TestResult test = {};
-  std::string diverged;  // description of the loss or gradient that was not finite; empty: the run did not diverge
-};
 
 // One combination of tuned values and its headline figure with ComparedRun::tuning_seed; NaN if the run diverged.
 struct TuningResult {

@@ -17,7 +17,6 @@
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
-#include "tools/compare/run/run_folder.h"
 #include "training/cost/cost.h"
 #include "training/cost/report.h"
 
@@ -160,7 +159,7 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs) {
     line.name = model.name;
     line.family = model.family;
     line.folder = with_seed(chosen, first).folder;
-    line.config = read_run_config(line.folder);
+    line.config = train::read_run_config(line.folder);
     line.values = chosen.values;
     for (std::size_t i = 0; model.choices.size() > 1 && i < model.choices.size(); ++i) {
       if (runs.find(model.choices[i]) != nullptr) {

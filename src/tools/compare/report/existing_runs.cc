@@ -15,7 +15,6 @@
 #include "tools/compare/figures/conclusions.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
-#include "tools/compare/run/run_folder.h"
 #include "training/train/loop/start.h"
 
 namespace headroom::compare {
@@ -67,8 +66,8 @@ ComparedRun load_run(const fs::path& folder) {
   ComparedRun run;
   run.name = name_of(folder);
   run.folder = folder;
-  run.config = read_run_config(folder);
-  run.trained.push_back(read_run(folder, run.config, run.task()));
+  run.config = train::read_run_config(folder);
+  run.trained.push_back(train::read_run(folder, run.config, run.task()));
   const RunLog& log = run.trained.front().log;
   if (log.training.empty() && log.validation.empty()) {
     user_error("report: {}: metrics.jsonl is empty; the page can be made once the run has logged something",

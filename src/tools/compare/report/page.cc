@@ -11,7 +11,6 @@
 #include "foundation/draw/page.h"
 #include "headroom/core/files.h"
 #include "sections.h"
-#include "tools/compare/run/run_folder.h"
 
 namespace headroom::compare {
 namespace {
@@ -125,7 +124,7 @@ Json method_section(const CompareResult& result) {
         "the highest resident memory of the process during the run, including the program and its libraries"},
        {"Time", "wall clock of the training steps, without evaluation and checkpoints"},
        {"Seeds", result.kind == Kind::run ? "" : describe_seeds(runs)},
-       {"This page", fmt::format("made {} by {}", utc_now(), program_version())}});
+       {"This page", fmt::format("made {} by {}", train::utc_now(), train::program_version())}});
   return {{{"heading", "How it was measured"}}, {{"entries", std::move(entries)}}};
 }
 

@@ -20,7 +20,6 @@
 #include "sections.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
-#include "tools/compare/run/run_folder.h"
 
 namespace headroom::compare {
 namespace {
@@ -29,8 +28,8 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRefreshSeconds = 5;
-constexpr std::array<std::string_view, 5> kSources = {"metrics.jsonl", "samples.jsonl", kOriginFile, kResultFile,
-                                                      kRecordFile};
+constexpr std::array<std::string_view, 5> kSources = {"metrics.jsonl", "samples.jsonl", train::kOriginFile,
+                                                      train::kResultFile, kRecordFile};
 
 // Returns the result of a folder of a comparison, a sweep or a single run. Throws UserError if the folder contains none
 // of these, or nothing to show yet.

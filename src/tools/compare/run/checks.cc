@@ -15,7 +15,6 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
-#include "run_folder.h"
 #include "tools/compare/report/formatting.h"
 #include "training/train/loop/start.h"
 #include "training/train/step/teacher.h"
@@ -106,9 +105,7 @@ bool is_bookkeeping(const std::string& key) {
 }
 
 std::string first_difference(const config::Config& there, const config::Config& here) {
-  config::Config resumed = here;
-  resumed.train = train::as_resumed(here.train, there.train);
-  const Values old_keys = config::flatten(there), new_keys = config::flatten(resumed);
+  const Values old_keys = config::flatten(there), new_keys = config::flatten(train::as_resumed(here, there));
   for (std::size_t i = 0; i < new_keys.size(); ++i) {
     const auto& [key, value] = new_keys[i];
     const bool is_automatic = key == "train.threads" && here.train.threads == 0;
@@ -262,7 +259,7 @@ void check_same_data(const NamedData& a, const NamedData& b, std::string_view co
 }
 
 void check_unchanged_data(const std::filesystem::path& folder, const train::RunData& now) {
-  const train::RunData was = recorded_data(folder);
+  const train::RunData was = train::recorded_origin(folder).data;
   for (const auto& [key, there, here] :
        {std::tuple("training", was.training, now.training), std::tuple("validation", was.validation, now.validation)}) {
     if (!there.empty() && there != here) {

@@ -11,7 +11,6 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "run_folder.h"
 #include "tools/compare/report/formatting.h"
 
 namespace headroom::compare {
@@ -50,7 +49,7 @@ Values read_values(const Json& json, const std::vector<Variation>& variations) {
 
 // Reads the run's config. The machine may have set its precision and threads, so these match any request.
 config::Config read_config(const fs::path& folder) {
-  config::Config config = read_run_config(folder);
+  config::Config config = train::read_run_config(folder);
   config.train.precision = config::Precision::automatic;
   config.train.threads = 0;
   return config;

@@ -14,8 +14,8 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
-#include "run_folder.h"
 #include "tools/compare/report/formatting.h"
+#include "training/train/loop/train.h"
 #include "training/train/record/writer.h"
 
 namespace headroom::compare {
@@ -26,7 +26,7 @@ std::string difference_from(const PlannedRun& run) {
   if (!std::filesystem::exists(run.folder / "config.toml")) {
     return "";
   }
-  const config::Config there = read_run_config(run.folder);
+  const config::Config there = train::read_run_config(run.folder);
   config::Config here = run.config;
   if (here.vocabulary_follows_tokenizer) {
     here.model.vocabulary_size = there.model.vocabulary_size;
@@ -37,8 +37,8 @@ std::string difference_from(const PlannedRun& run) {
 }  // namespace
 
 bool is_finished(const PlannedRun& run) {
-  return std::filesystem::exists(run.folder / kResultFile) && std::filesystem::exists(run.folder / "config.toml") &&
-         difference_from(run).empty();
+  return std::filesystem::exists(run.folder / train::kResultFile) &&
+         std::filesystem::exists(run.folder / "config.toml") && difference_from(run).empty();
 }
 
 void check_folder(const PlannedRun& run) {
@@ -61,7 +61,7 @@ const TrainedRun& Runs::train(const PlannedRun& run, const std::string& title) {
 const TrainedRun* Runs::find(const PlannedRun& run) {
   auto found = known_.find(run.folder);
   if (found == known_.end() && is_finished(run)) {
-    found = known_.emplace(run.folder, read_finished_run(run.folder, run.config, task_)).first;
+    found = known_.emplace(run.folder, train::read_finished_run(run.folder, run.config, task_)).first;
   }
   return found == known_.end() ? nullptr : &found->second;
 }
@@ -86,7 +86,7 @@ void Runs::test(const PlannedRun& run, const std::vector<std::string>& files) {
   }
   trained.test = {.data = data->identity(), .figures = task_.figures_of(evaluation.sums)};
   if (group_->leads()) {
-    write_test(trained.test, run.folder);
+    train::write_test(trained.test, run.folder);
   }
 }
 
@@ -121,13 +121,17 @@ bool Runs::have_finished(const Plan& plan) {
 }
 
 TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title) const {
-  TrainedRun trained = train_run(
-      {.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = title, .group = group_}, "");
-  if (!trained.diverged.empty()) {
-    log_warning("{}: {}", title, trained.diverged);
+  try {
+    train::TrainResult result = train::train(
+        {.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = title, .group = group_});
+    if (result.interrupted) {
+      return {.result = std::move(result)};
+    }
+  } catch (const train::DivergedError& error) {
+    log_warning("{}: {}", title, error.what());
   }
-  group_->gather("");  // other ranks read from the folder whether the run has finished
-  return trained;
+  group_->gather("");  // the leading rank has written the result
+  return train::read_finished_run(run.folder, run.config, task_);
 }
 
 namespace {

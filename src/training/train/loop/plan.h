@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "headroom/config/config.h"
-#include "history.h"
 #include "training/tasks/figures.h"
+#include "training/train/record/history.h"
 #include "training/train/step/step.h"
 
 namespace headroom::train {

@@ -13,7 +13,6 @@
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
-#include "history.h"
 #include "training/cost/cost.h"
 
 namespace headroom::train {
@@ -325,7 +324,7 @@ void Run::validate(std::int64_t most_predictions, Writer& writer) {
        .tokens = state_.tokens,
        .experts = balance_of(usage),
        .peak_memory_bytes = models::peak_memory_bytes(model_->device())});
-  writer.validation(history_.validations.back(), plan_.validates_part());
+  writer.validation(history_.validations);
 }
 
 void Run::sample(Writer& writer) const {
@@ -364,6 +363,15 @@ void Run::throw_diverged(std::string_view what, std::int64_t step) const {
   throw DivergedError(fmt::format("train: {} at step {}, so training stopped; the last good checkpoint is {}; try {}{}",
                                   what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string(),
                                   advice(config_.train), low_precision ? ", or train.precision = \"fp32\"" : ""));
+}
+
+TrainResult Run::last_logged() const {
+  TrainResult result{.parameters = model_->parameters().count()};
+  if (!history_.training.empty()) {
+    result.steps = history_.training.back().step;
+    result.seconds = history_.training.back().seconds;
+  }
+  return result;
 }
 
 TrainResult Run::result() const {

@@ -9,12 +9,12 @@
 
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
-#include "history.h"
 #include "plan.h"
 #include "start.h"
 #include "train.h"
 #include "training/tasks/task.h"
 #include "training/train/ranks/gradient_reducer.h"
+#include "training/train/record/history.h"
 #include "training/train/record/writer.h"
 #include "training/train/step/state.h"
 #include "training/train/step/step.h"
@@ -51,6 +51,8 @@ class Run {
   const models::Model& model() const { return *model_; }
   const TrainState& state() const { return state_; }
   const History& history() const { return history_; }
+  // Returns the steps and the time that have been logged, as the result of a run that has diverged.
+  TrainResult last_logged() const;
 
  private:
   StepOutcome advance(Writer& writer);

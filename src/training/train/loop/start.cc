@@ -70,7 +70,9 @@ std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel:
   return point;
 }
 
-config::TrainOptions as_resumed(config::TrainOptions options, const config::TrainOptions& past) {
+config::Config as_resumed(config::Config config, const config::Config& past_config) {
+  config::TrainOptions& options = config.train;
+  const config::TrainOptions& past = past_config.train;
   if (options.precision == config::Precision::automatic) {
     options.precision = past.precision;
   }
@@ -93,7 +95,10 @@ config::TrainOptions as_resumed(config::TrainOptions options, const config::Trai
   if (options.teacher_sha256.empty()) {
     options.teacher_sha256 = past.teacher_sha256;
   }
-  return options;
+  if (!config.given.contains("data.order")) {
+    config.data.order = past_config.data.order;
+  }
+  return config;
 }
 
 void check_resumable(const ResumePoint& resumed, const config::Config& config) {

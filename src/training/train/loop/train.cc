@@ -58,10 +58,7 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
     config = with_resumed_parameters(std::move(config), *resumed);
   }
   if (resumed) {
-    config.train = as_resumed(std::move(config.train), resumed->checkpoint.config.train);
-    if (!config.given.contains("data.order")) {  // the default of earlier versions was another one
-      config.data.order = resumed->checkpoint.config.data.order;
-    }
+    config = as_resumed(std::move(config), resumed->checkpoint.config);
   }
   config::Precision& precision = config.train.precision;
   precision = models::resolve(precision, models::resolve(config.train.device));
@@ -253,12 +250,6 @@ config::Config with_vocabulary_of(config::Config config, const tokenizers::Token
   return config;
 }
 
-RunData run_data(const tasks::TaskData& data) {
-  return {.training = data.training->identity(),
-          .validation = data.validation->identity(),
-          .tokenizer = data.tokenizer ? data.tokenizer->name() : ""};
-}
-
 TrainResult train(const TrainRequest& request) {
   parallel::GlooGroup& group = *request.group;
   const std::int64_t timeout = request.config.train.timeout;
@@ -312,15 +303,26 @@ TrainResult train(const TrainRequest& request) {
   initial.reset();
   group.gather("");  // all have read the folder
   Writer writer = begin_writing(request, run, speed, predictions, group);
-  if (request.opened) {
-    request.opened(run_data(run.data()));
+  const Origin origin = origin_here(request.command, request.config.train, run_data(run.data()));
+  const auto record = [&](const TrainResult& result, const std::string& diverged) {
+    if (group.leads()) {
+      write_result(result, diverged, origin, task, request.out);
+    }
+  };
+  if (group.leads()) {
+    write_origin(origin, request.out);
   }
-  TrainResult result = run.finish(writer);
-  group.use_long_timeout();
-  if (request.finished) {
-    request.finished(result);
+  try {
+    TrainResult result = run.finish(writer);
+    group.use_long_timeout();
+    if (!result.interrupted) {
+      record(result, "");
+    }
+    return result;
+  } catch (const DivergedError& error) {
+    record(run.last_logged(), error.what());
+    throw;
   }
-  return result;
 }
 
 }  // namespace headroom::train

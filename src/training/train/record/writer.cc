@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -22,7 +23,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
-#include "training/train/loop/history.h"
 
 namespace headroom::train {
 
@@ -288,11 +288,14 @@ void Writer::training(const TrainingPoint& point) {
   }
 }
 
-void Writer::validation(const ValidationPoint& point, bool validates_part) {
+void Writer::validation(const std::vector<ValidationPoint>& all) {
   if (files_ == nullptr) {
     return;
   }
-  const bool beside_curve = validates_part && point.predictions == 0;
+  const ValidationPoint& point = all.back();
+  const bool beside_curve = point.predictions == 0 && std::ranges::any_of(all, [](const ValidationPoint& other) {
+                              return other.predictions > 0;  // the learning curve is of a part of the data
+                            });
   files_->write(point.step, "validation", to_json(point, files_->kinds, beside_curve));
   files_->progress.update(point.step, files_->note);  // no longer "validating"
   const std::string part = point.predictions > 0 ? fmt::format(" (on {})", counted(point.predictions, "prediction"))

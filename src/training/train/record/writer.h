@@ -14,7 +14,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "headroom/store/checkpoint.h"
-#include "training/train/loop/history.h"
+#include "history.h"
 #include "training/train/step/state.h"
 
 namespace headroom::train {
@@ -93,8 +93,7 @@ class Writer {
   void step(std::int64_t step, double loss, const LogInterval& interval);
   void note(std::int64_t step, std::string_view what);  // shown in place of the loss
   void training(const TrainingPoint& point);
-  // `validates_part`: the points of the learning curve read a part of the data.
-  void validation(const ValidationPoint& point, bool validates_part);
+  void validation(const std::vector<ValidationPoint>& all);  // logs the last of the run's validations
   void sample(std::int64_t step, const std::string& prompt, const std::string& text);
   void warning(const std::string& text);
   void config(const config::Config& config);  // called when the config has changed
