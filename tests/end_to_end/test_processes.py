@@ -41,7 +41,7 @@ KINDS = {
     "steps that are verified": settings("train.verify_every=2"),
     "translation": settings('model.kind="encoder_decoder"', "model.memory_length=0", 'model.attention.position="none"',
                             "model.context_length=32", 'data.train=["{folder}/pairs.tsv"]', "data.validation=[]",
-                            "data.validation_share=0.2", 'tokenizer.kind="sentencepiece"', "tokenizer.vocabulary_size=300",
+                            "data.validation_fraction=0.2", 'tokenizer.kind="sentencepiece"', "tokenizer.vocabulary_size=300",
                             "model.vocabulary_size=300"),
 }
 
