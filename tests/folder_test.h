@@ -33,11 +33,11 @@ std::string user_error_of(Action&& action) {
 }
 
 // A test with a temporary folder.
-class FolderTest : public testing::Test {
+class FolderTest : public ::testing::Test {
  protected:
   FolderTest() {
     set_log_level(LogLevel::warning);
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     folder_ = std::filesystem::temp_directory_path() /
               fmt::format("headroom_test_{}_{}_{}", ::getpid(), info->test_suite_name(), info->name());
     std::filesystem::remove_all(folder_);

@@ -162,10 +162,14 @@ struct Compare {
   std::int64_t sample_tokens = 120;
 };
 
-// cost --time: the size of each config that this machine trains in the time.
-struct CostInTime {
+// One of `paper`, `match` and `time` at most; none: the costs of the configs.
+struct Cost {
   std::vector<std::string> configs, set;
-  double seconds = 0.0;
+  std::string paper, vary, plot, time;
+  std::string match, by = "parameters";
+  bool full = false;                // match: print every key
+  std::vector<std::int64_t> ranks;  // numbers of ranks to report
+  double macs_per_second = 1e14;    // of each rank
 };
 
 struct Sweep {
@@ -237,7 +241,7 @@ struct Convert {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, CostInTime, Sweep, Try, Report, Demo, Bench,
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Cost, Sweep, Try, Report, Demo, Bench,
                Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores

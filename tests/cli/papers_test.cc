@@ -1,5 +1,5 @@
 // docs/papers.md: its keys, recipes and files exist. tests/end_to_end/test_papers.py runs its commands.
-#include "training/cost/papers/papers.h"
+#include "cli/front/papers.h"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,6 @@ namespace headroom::cli {
 namespace papers_test {
 
 using config::Recipe;
-using cost::Paper;
-using cost::PaperItem;
 
 const std::string kSource = HEADROOM_SOURCE_DIR;
 
@@ -51,10 +49,22 @@ class PapersPage : public testing::Test {
   std::vector<Recipe> recipes_;
 };
 
+TEST_F(PapersPage, EveryRecipeNamesItsRow) {
+  for (const Recipe& listed : recipes_) {
+    EXPECT_FALSE(listed.paper.empty() || listed.about.empty()) << listed.name << " lacks paper or about";
+    // demo, zoo and small are not from papers; neighbours are one size of each paper.
+    const bool of_a_table = !listed.name.starts_with("demo/") && !listed.name.starts_with("zoo/") &&
+                            !listed.name.starts_with("small/") && !listed.name.starts_with("scale/") &&
+                            !listed.name.starts_with("neighbours/");
+    EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty()))
+        << listed.name << " lacks table or row";
+  }
+}
+
 TEST_F(PapersPage, NamesOnlyExistingKeysRecipesAndFiles) {
   const std::regex quoted("`([^`]+)`"), key("(model|tokenizer|data|train|decoding)\\.[a-z_.]+"),
       file("(docs|src|tests|recipes|examples)/.*");
-  for (const Paper& paper : cost::papers()) {
+  for (const Paper& paper : papers()) {
     for (const PaperItem& item : paper.items) {
       EXPECT_FALSE(item.how.empty()) << paper.name << ", " << item.item;
       const std::string& how = item.how;
@@ -74,7 +84,7 @@ TEST_F(PapersPage, NamesOnlyExistingKeysRecipesAndFiles) {
 TEST_F(PapersPage, HasEveryTableAndFigure) {
   const auto items_of = [](const std::string& name) {
     std::set<std::string> items;
-    const Paper paper = cost::papers_named(name).front();
+    const Paper paper = papers_named(name).front();
     for (const PaperItem& item : paper.items) {
       items.emplace(item.item);
     }
@@ -91,7 +101,7 @@ TEST_F(PapersPage, HasEveryTableAndFigure) {
       EXPECT_TRUE(items.contains(fmt::format("Figure {}", i))) << name << " lacks Figure " << i;
     }
   }
-  EXPECT_THROW(cost::papers_named("attention"), UserError);
+  EXPECT_THROW(papers_named("attention"), UserError);
 }
 
 // "3, Figure 2" as {"Table 3", "Figure 2"}.
@@ -111,13 +121,13 @@ TEST_F(PapersPage, HasEveryRecipeWhereItsRowSays) {
                                                     {"MoA", "moa"},
                                                     {"DCMHA", "dcmha"},
                                                     {"Transformer-MGK", "mgk"}};
-  for (const Paper& paper : cost::papers()) {
+  for (const Paper& paper : papers()) {
     for (const PaperItem& item : paper.items) {
       std::istringstream patterns(item.recipes);
       for (std::string pattern; patterns >> pattern;) {
         PaperItem alone = item;
         alone.recipes = pattern;
-        EXPECT_FALSE(cost::recipes_of(alone, recipes_).empty())
+        EXPECT_FALSE(recipes_of(alone, recipes_).empty())
             << paper.name << ", " << item.item << ": no recipe " << pattern;
       }
     }
@@ -128,7 +138,7 @@ TEST_F(PapersPage, HasEveryRecipeWhereItsRowSays) {
       }
       for (const std::string& name : items_named(recipe.table)) {
         const bool found = std::ranges::any_of(paper.items, [&](const PaperItem& item) {
-          const std::vector<const Recipe*> of = cost::recipes_of(item, recipes_);
+          const std::vector<const Recipe*> of = recipes_of(item, recipes_);
           return item.item == name && std::ranges::any_of(of, [&](const Recipe* r) { return r->name == recipe.name; });
         });
         EXPECT_TRUE(found) << recipe.name << " is not in the line of " << paper.name << ", " << name;
@@ -144,16 +154,16 @@ TEST_F(PapersPage, EveryRowOfTheDocumentIsRead) {
     rows += line.starts_with("| ") && !line.starts_with("| |") ? 1 : 0;
   }
   std::size_t items = 0;
-  for (const Paper& paper : cost::papers()) {
+  for (const Paper& paper : papers()) {
     EXPECT_FALSE(paper.name.empty()) << paper.title;
     items += paper.items.size();
   }
   EXPECT_EQ(items, rows);
-  EXPECT_EQ(cost::papers().size(), 5U);
+  EXPECT_EQ(papers().size(), 5U);
 }
 
 TEST_F(PapersPage, JsonHasRecipesAndCommandsApart) {
-  const Json json = cost::papers_json(cost::papers_named("moa"), recipes_);
+  const Json json = papers_json(papers_named("moa"), recipes_);
   ASSERT_EQ(json.size(), 1U);
   const Json& items = json[0]["items"];
   const auto table = std::ranges::find_if(items, [](const Json& i) { return i["item"] == "Table 7"; });

@@ -15,7 +15,6 @@
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
 #include "training/cost/cost.h"
-#include "training/cost/papers/papers.h"
 
 namespace headroom::cost {
 namespace papers_test {

@@ -1,4 +1,5 @@
-// Interfaces of attention parts, without tensors: options and their help, restrictions, costs. The layer of a part is
+// Interfaces of attention parts, without tensors: options and their help, restrictions, costs in the
+// papers' accounting. The layer of a part is
 // in the file of the same name in src/engine/nn/attention/.
 //
 // A part is a class derived from one of the five interfaces below, in src/foundation/config/attention/. Its file ends
@@ -29,8 +30,6 @@ class Checker;
 // The numbers of tokens that one attention layer reads for one sequence.
 struct AttentionExtent {
   Exact queries = 0, sources = 0;  // sources include memory tokens
-  bool causal = true;
-  bool self = true;  // the queries are the last sources; false: cross-attention, which has no distances
 };
 
 // t, s: token counts; d: d_model. For one layer and sequence, in the papers' accounting (cost/cost.h).
@@ -69,13 +68,6 @@ class AttentionPart {
   std::string_view name_, about_;
 };
 
-// Multiply-accumulates of the matrix multiplications in the reference layer's forward pass.
-struct ProjectionProducts {
-  Exact projections = 0;  // q, k, v, o
-  Exact selection = 0;    // router scores of experts, heads or gates
-  Exact noise = 0;        // noise of the router scores, in training only
-};
-
 // Computes queries, keys, values and the output. The defaults are for H heads without experts.
 class ProjectionPart : public AttentionPart {
  public:
@@ -93,6 +85,8 @@ class ProjectionPart : public AttentionPart {
   // Returns the number of heads or experts that each router of the layer chooses among. Default: n_experts.
   virtual std::int64_t router_width(const AttentionOptions& options) const;
   virtual std::int64_t value_width(const AttentionOptions& a) const { return a.d_head; }  // w
+  // Returns whether tokens are routed to heads or experts.
+  virtual bool routes(const AttentionOptions& /*options*/) const { return false; }
   // Returns the number of query heads of a routed expert of attention (JetMoE).
   virtual std::int64_t heads_per_expert(const AttentionOptions& /*options*/) const { return 1; }
   // Returns the number of leading channels in each head that rotary positions rotate. Default: rope_fraction of d_head.
@@ -115,11 +109,6 @@ class ProjectionPart : public AttentionPart {
   // wider values.
   virtual bool allows_several_maps() const { return false; }
 
-  // Elements of each trained tensor: first the matrices of q, k, v and o, then all others.
-  virtual Sizes matrices(const AttentionOptions& options, Exact d_model) const = 0;
-  virtual Sizes other_tensors(const AttentionOptions& options, Exact d_model) const = 0;
-  virtual ProjectionProducts products(const AttentionOptions& options, Exact d_model,
-                                      const AttentionExtent& extent) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // Returns the number of scored pairs of a query and a key, in the paper's accounting.
   virtual Exact paper_pairs(const AttentionOptions& a, const PaperSizes& z) const {
@@ -127,7 +116,6 @@ class ProjectionPart : public AttentionPart {
   }
   // Returns the additional terms of Transformer-XL's relative positions.
   virtual PaperTerms paper_positions(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
-  virtual Exact cache_elements(const AttentionOptions& options) const = 0;  // elements of the KV cache per token
 
   // Returns the load-balancing losses of the layer.
   virtual std::vector<BalanceLoss> balance_losses(const AttentionOptions& /*options*/) const { return {}; }
@@ -167,19 +155,14 @@ class ScorePart : public AttentionPart {
   // Returns whether keys and values are read in their order by a recurrence, which requires self-attention with a
   // causal mask and without memory.
   virtual bool is_recurrent() const { return false; }
+  // Returns whether a recurrent state of constant size replaces the KV cache in layers without memory.
+  virtual bool has_state() const { return false; }
 
-  virtual Sizes tensors(const AttentionOptions& options, Exact d_model, Exact sources) const = 0;  // `sources`:
-                                                                                                   // context_length
-  virtual Exact products(const AttentionOptions& options, Exact d_model,
-                         const AttentionExtent& extent) const = 0;  // MACs
   // Returns the elements saved for the backward pass besides queries, keys, values and head outputs.
   virtual Exact saved_elements(const AttentionOptions& /*options*/, const AttentionExtent& /*extent*/) const {
     return 0;
   }
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
-  // Returns the elements of the recurrent state that replaces the KV cache in layers without memory; nullopt if the
-  // part has no such state.
-  virtual std::optional<Exact> state_elements(const AttentionOptions& options) const = 0;
   virtual bool keeps_width() const = 0;  // whether matching by parameters keeps d_head
 };
 
@@ -196,10 +179,7 @@ class CompositionPart : public AttentionPart {
   virtual std::int64_t keys_per_head(const AttentionOptions& /*options*/) const { return 1; }
   virtual std::int64_t value_factor(const AttentionOptions& /*options*/) const { return 1; }
 
-  virtual Sizes tensors(const AttentionOptions& options, Exact d_model) const = 0;
-  virtual Exact products(const AttentionOptions& options, Exact d_model, const AttentionExtent& extent) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
-  virtual Exact cache_elements(const AttentionOptions& /*options*/) const { return 0; }  // extra elements per token
   virtual bool keeps_width() const = 0;  // whether matching by parameters keeps d_head
 };
 
@@ -213,20 +193,11 @@ class PositionPart : public AttentionPart {
   using Kind = PositionPart;
   virtual AddedVectors added_vectors() const { return AddedVectors::none; }
   virtual bool has_distances() const = 0;  // uses the distance between two tokens, which cross-attention lacks
-  virtual bool needs_causal() const { return false; }                                  // defined for earlier keys only
+  virtual bool has_offsets() const { return false; }   // scores projected distances against the queries
+  virtual bool needs_causal() const { return false; }  // defined for earlier keys only
   virtual bool fits_width(const AttentionOptions& /*options*/) const { return true; }  // supports d_head; for matching
 
-  virtual Sizes tensors(const AttentionOptions& /*options*/, Exact /*d_model*/) const { return {}; }  // per layer
-  // Returns the MACs of the key features.
-  virtual Exact products(const AttentionOptions& /*options*/, Exact /*d_model*/,
-                         const AttentionExtent& /*extent*/) const {
-    return 0;
-  }
   virtual PaperTerms paper(const AttentionOptions& /*options*/, const PaperSizes& /*sizes*/) const { return {}; }
-  virtual Exact cache_elements(const AttentionOptions& /*options*/) const { return 0; }  // extra elements per token
-  // Returns the number of distances. Each distance is projected, at d e MACs for each of position_heads(), and
-  // multiplied by every query, at e MACs per head.
-  virtual Exact offsets(const AttentionExtent& /*extent*/) const { return 0; }
 };
 
 // Gates the head outputs before the output projection.

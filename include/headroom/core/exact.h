@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "headroom/core/error.h"
 
@@ -27,20 +26,5 @@ class Exact {
   [[noreturn]] static Exact overflow() { user_error("cost: the model is too large: a count exceeds 63 bits"); }
   std::int64_t value_;
 };
-
-using Sizes = std::vector<Exact>;
-
-inline Exact sum_of(const Sizes& sizes) {
-  Exact sum = 0;
-  for (const Exact& size : sizes) {
-    sum += size;
-  }
-  return sum;
-}
-
-inline Sizes operator+(Sizes a, const Sizes& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 }  // namespace headroom

@@ -34,7 +34,7 @@ class AttentionCache {
   // `any_order` a full window is returned in ring-buffer order, otherwise in token order (a copy).
   Visible append_row(const std::vector<at::Tensor>& fresh, std::int64_t row, bool any_order);
 
-  // A score with a state (ScorePart::state_elements()): its tensors, empty before the first token, and the number of
+  // A score with a state (ScorePart::has_state()): its tensors, empty before the first token, and the number of
   // tokens accumulated in them. Tensors are replaced, not changed in place.
   std::vector<at::Tensor>& state() { return state_; }
   void advance(std::int64_t n) { next_position_ += n; }

@@ -1,14 +1,21 @@
-// The command cost --time; the front has the rest of the command, which needs no tensors.
+// The command cost.
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <sstream>
 
+#include "cost_variation.h"
 #include "engine.h"
+#include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/safetensors.h"
 #include "headroom/models/compute.h"
 #include "training/cost/cost.h"
+#include "training/cost/match.h"
 #include "training/cost/report.h"
 #include "training/cost/scale.h"
 #include "training/tasks/task.h"
@@ -61,9 +68,8 @@ std::vector<std::string> changes(const config::Config& config, const config::Con
   return changed;
 }
 
-}  // namespace
-
-int run(const CostInTime& command, const EngineRequest& request) {
+int run_in_time(const Cost& command, const Output& output) {
+  const double seconds = parse_duration(command.time, "cost: --time");
   catch_interrupts();
   Json list = Json::array();
   std::string text;
@@ -73,7 +79,7 @@ int run(const CostInTime& command, const EngineRequest& request) {
       user_error("cost: --time: {}: needs a language model trained from scratch, got {}", name,
                  base.train.start_from.empty() ? config::name_of(base.model.kind) : "train.start_from");
     }
-    Fit fit = fit_to_time(base, name, command.seconds);
+    Fit fit = fit_to_time(base, name, seconds);
     const std::int64_t parameters = cost::count_parameters(fit.config.model);
     const std::int64_t tokens = cost::kTokensPerParameter * parameters;
     const double tokens_per_second = fit.rate / cost::training_macs_per_token(fit.config);
@@ -91,8 +97,106 @@ int run(const CostInTime& command, const EngineRequest& request) {
         format_count(static_cast<double>(tokens)), cost::kTokensPerParameter, format_count(tokens_per_second),
         fmt::join(set, " --set "));
   }
-  request.output.text(text);
-  request.output.document(list);
+  output.text(text);
+  output.document(list);
+  return 0;
+}
+
+// Loads the config; model keys that it does not set come from the config of train.start_from. Reads no tensors.
+config::Config load_with_start(const std::string& name, const std::vector<std::string>& set) {
+  config::Config config = config::load_run_config(name, set);
+  const std::filesystem::path start = config.train.start_from;
+  if (start.empty()) {
+    const bool is_unknown = config::has_tokenizer(config) || (config.tokenizer.kind == config::TokenizerKind::words &&
+                                                              config.tokenizer.vocabulary_size == 0);
+    if (config.vocabulary_follows_tokenizer && is_unknown && !config.model.has_classes()) {
+      log_warning(
+          "cost: {}: model.vocabulary_size is not set and follows the tokenizer, which is not read: counted with {}",
+          name, config.model.vocabulary_size);
+    }
+    return config;
+  }
+  std::error_code ignored;
+  const std::string toml = std::filesystem::is_directory(start, ignored) ? read_text_file(start / "config.toml")
+                                                                         : SafetensorsFile(start).metadata_at("config");
+  const config::GivenKeys given = config.given;
+  config::take_values(config, config::parse_config(toml, start.string()),
+                      [&given](std::string_view key) { return key.starts_with("model.") && !given.contains(key); });
+  config::check(config, name);
+  return config;
+}
+
+// Returns the folder of the file to which standard output is redirected; empty if it is no file.
+std::filesystem::path folder_of_output() {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/fd/1", error);
+  return std::filesystem::is_regular_file(file, error) ? file.parent_path() : std::filesystem::path();
+}
+
+// Returns the lines as TOML comments.
+std::string as_comments(const std::string& lines) {
+  std::istringstream stream(lines);
+  std::string text;
+  for (std::string line; std::getline(stream, line);) {
+    text += line.empty() ? "#\n" : "# " + line + "\n";
+  }
+  return text;
+}
+
+int run_match(const Cost& options, const Output& output) {
+  if (options.configs.size() != 1) {
+    user_error("cost: --match {}: resizes one CONFIG, got {}", options.match, options.configs.size());
+  }
+  const std::string& name = options.configs.front();
+  const auto by = options.by == "macs" ? cost::MatchBy::macs : cost::MatchBy::parameters;
+  const cost::MatchResult result =
+      cost::match(config::load_config(name, options.set), config::load_config(options.match), by);
+  const std::string summary = as_comments(cost::match_summary(result));
+  output.text(options.full ? summary + "\n" + config::to_toml(result.config)
+                           : config::changes_to_toml(result.config, config::load_config(name),
+                                                     config::base_name(name, folder_of_output())) +
+                                 "\n" + summary);
+  output.document(cost::match_json(result));
+  return 0;
+}
+
+}  // namespace
+
+int run(const Cost& options, const EngineRequest& request) {
+  const Output& output = request.output;
+  if (!options.time.empty()) {
+    return run_in_time(options, output);
+  }
+  if (!options.match.empty()) {
+    return run_match(options, output);
+  }
+  if (!options.paper.empty()) {
+    output.text(cost::paper_table(options.paper));
+    output.document(cost::paper_json(options.paper));
+    return 0;
+  }
+  const cost::Devices devices{.ranks = options.ranks, .macs_per_second = options.macs_per_second};
+  std::vector<cost::NamedConfig> configs = transformed(options.configs, [&](const std::string& name) {
+    return cost::NamedConfig(name, load_with_start(name, options.set));
+  });
+  if (!options.vary.empty()) {
+    const config::Variation variation = config::parse_variation(options.vary, "cost: --vary");
+    std::vector<cost::NamedConfig> all = varied(configs, variation);
+    if (!options.plot.empty()) {
+      write_text_file(options.plot, drawn(configs, variation, all));
+    }
+    configs = std::move(all);
+  }
+  Json list = Json::array();
+  for (const auto& [name, config] : configs) {
+    list.push_back(cost::cost_json(name, config));
+    if (!options.ranks.empty()) {
+      list.back()["processes"] = cost::ranks_json(config, devices);
+    }
+  }
+  const bool alone = options.ranks.empty();
+  output.text(alone ? cost::cost_table(configs) : cost::ranks_table(configs, devices));
+  output.document(list);
   return 0;
 }
 

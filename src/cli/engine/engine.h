@@ -20,7 +20,7 @@ int run(const Serve& command, const EngineRequest& request);
 int run(const Analyse& command, const EngineRequest& request);
 int run(const Inspect& command, const EngineRequest& request);
 int run(const Compare& command, const EngineRequest& request);
-int run(const CostInTime& command, const EngineRequest& request);
+int run(const Cost& command, const EngineRequest& request);
 int run(const Sweep& command, const EngineRequest& request);
 int run(const Try& command, const EngineRequest& request);
 int run(const Report& command, const EngineRequest& request);

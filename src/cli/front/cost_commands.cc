@@ -1,11 +1,9 @@
-// The commands cost and recipes, which read configs without building a model.
+// The commands cost and recipes.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <sstream>
 
-#include "cost_variation.h"
-#include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
@@ -13,83 +11,15 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/core/safetensors.h"
+#include "papers.h"
 #include "program.h"
-#include "training/cost/match.h"
-#include "training/cost/papers/papers.h"
-#include "training/cost/report.h"
 
 namespace headroom::cli {
 
 namespace {
 
-struct CostOptions {
-  std::vector<std::string> configs, set;
-  std::string paper, vary, plot, time, match, by = "parameters";
-  bool full = false;
-  cost::Devices devices;
-};
-
-// Loads the config; model keys that it does not set come from the config of train.start_from. Reads no tensors.
-config::Config load_with_start(const std::string& name, const std::vector<std::string>& set) {
-  config::Config config = config::load_run_config(name, set);
-  const std::filesystem::path start = config.train.start_from;
-  if (start.empty()) {
-    const bool is_unknown = config::has_tokenizer(config) || (config.tokenizer.kind == config::TokenizerKind::words &&
-                                                              config.tokenizer.vocabulary_size == 0);
-    if (config.vocabulary_follows_tokenizer && is_unknown && !config.model.has_classes()) {
-      log_warning(
-          "cost: {}: model.vocabulary_size is not set and follows the tokenizer, which is not read: counted with {}",
-          name, config.model.vocabulary_size);
-    }
-    return config;
-  }
-  std::error_code ignored;
-  const std::string toml = std::filesystem::is_directory(start, ignored) ? read_text_file(start / "config.toml")
-                                                                         : SafetensorsFile(start).metadata_at("config");
-  const config::GivenKeys given = config.given;
-  config::take_values(config, config::parse_config(toml, start.string()),
-                      [&given](std::string_view key) { return key.starts_with("model.") && !given.contains(key); });
-  config::check(config, name);
-  return config;
-}
-
-// Returns the folder of the file to which standard output is redirected; empty if it is no file.
-std::filesystem::path folder_of_output() {
-  std::error_code error;
-  const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/fd/1", error);
-  return std::filesystem::is_regular_file(file, error) ? file.parent_path() : std::filesystem::path();
-}
-
-// Returns the lines as TOML comments.
-std::string as_comments(const std::string& lines) {
-  std::istringstream stream(lines);
-  std::string text;
-  for (std::string line; std::getline(stream, line);) {
-    text += line.empty() ? "#\n" : "# " + line + "\n";
-  }
-  return text;
-}
-
-int run_match(const CostOptions& options, const Output& output) {
-  if (options.configs.size() != 1) {
-    user_error("cost: --match {}: resizes one CONFIG, got {}", options.match, options.configs.size());
-  }
-  const std::string& name = options.configs.front();
-  const auto by = options.by == "macs" ? cost::MatchBy::macs : cost::MatchBy::parameters;
-  const cost::MatchResult result =
-      cost::match(config::load_config(name, options.set), config::load_config(options.match), by);
-  const std::string summary = as_comments(cost::match_summary(result));
-  output.text(options.full ? summary + "\n" + config::to_toml(result.config)
-                           : config::changes_to_toml(result.config, config::load_config(name),
-                                                     config::base_name(name, folder_of_output())) +
-                                 "\n" + summary);
-  output.document(cost::match_json(result));
-  return 0;
-}
-
-int run_cost(const CostOptions& options, const Program& program) {
-  const Output output = program.output();
+// Throws UserError unless the options belong together.
+void check(const Cost& options) {
   if (options.configs.empty() && options.paper.empty()) {
     user_error("cost: either CONFIG or --paper is required (headroom cost --help)");
   }
@@ -105,22 +35,14 @@ int run_cost(const CostOptions& options, const Program& program) {
                                         {"--vary", !options.vary.empty()},
                                         {"--plot", !options.plot.empty()},
                                         {"--time", !options.time.empty()},
-                                        {"--processes", !options.devices.ranks.empty()}}) {
+                                        {"--processes", !options.ranks.empty()}}) {
       if (given) {
         user_error("cost: {} and {} cannot both be given", what, option);
       }
     }
   }
-  if (!options.match.empty()) {
-    return run_match(options, output);
-  }
-  if (!options.paper.empty()) {
-    output.text(cost::paper_table(options.paper));
-    output.document(cost::paper_json(options.paper));
-    return 0;
-  }
-  if (!(options.devices.macs_per_second > 0.0)) {
-    user_error("cost: --rate: must be above 0, got {}", options.devices.macs_per_second);
+  if (!(options.macs_per_second > 0.0)) {
+    user_error("cost: --rate: must be above 0, got {}", options.macs_per_second);
   }
   if (!options.plot.empty()) {
     if (options.vary.empty()) {
@@ -131,39 +53,13 @@ int run_cost(const CostOptions& options, const Program& program) {
     }
     require_writable(options.plot, "cost: --plot");
   }
-  if (!options.time.empty()) {
-    if (!options.vary.empty() || !options.devices.ranks.empty()) {
-      user_error("cost: --time and {} cannot both be given", options.vary.empty() ? "--processes" : "--vary");
-    }
-    return program.engine<CostInTime>(
-        {.configs = options.configs, .set = options.set, .seconds = parse_duration(options.time, "cost: --time")});
+  if (!options.time.empty() && (!options.vary.empty() || !options.ranks.empty())) {
+    user_error("cost: --time and {} cannot both be given", options.vary.empty() ? "--processes" : "--vary");
   }
-  std::vector<cost::NamedConfig> configs = transformed(options.configs, [&](const std::string& name) {
-    return cost::NamedConfig(name, load_with_start(name, options.set));
-  });
-  if (!options.vary.empty()) {
-    const config::Variation variation = config::parse_variation(options.vary, "cost: --vary");
-    std::vector<cost::NamedConfig> all = varied(configs, variation);
-    if (!options.plot.empty()) {
-      write_text_file(options.plot, drawn(configs, variation, all));
-    }
-    configs = std::move(all);
-  }
-  Json list = Json::array();
-  for (const auto& [name, config] : configs) {
-    list.push_back(cost::cost_json(name, config));
-    if (!options.devices.ranks.empty()) {
-      list.back()["processes"] = cost::ranks_json(config, options.devices);
-    }
-  }
-  const bool alone = options.devices.ranks.empty();
-  output.text(alone ? cost::cost_table(configs) : cost::ranks_table(configs, options.devices));
-  output.document(list);
-  return 0;
 }
 
 void add_cost(Program& program) {
-  auto options = std::make_shared<CostOptions>();
+  auto options = std::make_shared<Cost>();
   CLI::App& command = program.add(
       program.root(), "cost",
       "Show parameters, multiply-accumulates and memory of models; resize one to match another.",
@@ -171,7 +67,10 @@ void add_cost(Program& program) {
       "switchhead/wt103_262m --processes 8,64\n  headroom cost demo/dense_h8 --vary "
       "model.attention.n_heads=2,4,8 --plot heads.html\n  headroom cost mine.toml --time "
       "2h\n  headroom cost demo/switchhead_h2 --match demo/dense_h8 > matched.toml\n  headroom cost --paper switchhead",
-      [&program, options] { return run_cost(*options, program); });
+      [&program, options] {
+        check(*options);
+        return program.engine(*options);
+      });
   command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
   add_set(command, options->set);
   command.add_option("--paper", options->paper, "compare every figure of a paper's cost tables with the computed one")
@@ -193,13 +92,13 @@ void add_cost(Program& program) {
       ->needs(match);
   add_text(command, "--plot", options->plot, "FILE", "with --vary: page to write, with the costs over the values");
   command
-      .add_option("--processes", options->devices.ranks,
+      .add_option("--processes", options->ranks,
                   "numbers of ranks: show what a rank stores, computes and sends in a training step")
       ->delimiter(',')
       ->allow_extra_args(false)  // CONFIG may follow
       ->type_name("N,...");
   command
-      .add_option("--rate", options->devices.macs_per_second,
+      .add_option("--rate", options->macs_per_second,
                   "with --processes: assumed multiply-accumulates per second of a rank")
       ->capture_default_str()
       ->type_name("MACS");
@@ -233,12 +132,12 @@ std::vector<config::Recipe> recipes_with(const std::string& filter) {
   return found;
 }
 
-std::string papers_text(const std::vector<cost::Paper>& papers) {
+std::string papers_text(const std::vector<Paper>& papers) {
   const std::size_t width = help_width();
   std::string text;
-  for (const cost::Paper& paper : papers) {
+  for (const Paper& paper : papers) {
     text += (text.empty() ? "" : "\n") + wrapped(std::string(paper.title), width, 0) + "\n";
-    for (const cost::PaperItem& item : paper.items) {
+    for (const PaperItem& item : paper.items) {
       text += "\n" + wrapped(fmt::format("{}: {}", item.item, item.shows), width, 2) + "\n";
       if (!item.recipes.empty()) {
         text += "  " + wrapped(std::string(item.recipes), width - 2, 2) + "\n";
@@ -249,27 +148,48 @@ std::string papers_text(const std::vector<cost::Paper>& papers) {
   return text;
 }
 
+Json recipes_json(const std::vector<config::Recipe>& recipes) {
+  Json list = Json::array();
+  for (const config::Recipe& recipe : recipes) {
+    list.push_back({{"name", recipe.name},
+                    {"file", recipe.file.string()},
+                    {"paper", recipe.paper},
+                    {"table", recipe.table},
+                    {"row", recipe.row},
+                    {"about", recipe.about}});
+  }
+  return list;
+}
+
+std::string recipes_table(const std::vector<config::Recipe>& recipes) {
+  std::vector<std::vector<std::string>> rows = {{"name", "paper", "table", "about"}};
+  for (const config::Recipe& recipe : recipes) {
+    rows.push_back({recipe.name, recipe.paper, recipe.table, recipe.about});
+  }
+  return text_table(rows, {true, true, true, true});
+}
+
 int run_recipes(const RecipesOptions& options, const Output& output) {
   if (!options.paper.empty()) {
     if (!options.filter.empty() || options.resolved) {
       user_error("recipes: --paper cannot be combined with FILTER or --resolved");
     }
-    const std::vector<cost::Paper> papers = cost::papers_named(options.paper);
+    const std::vector<Paper> papers = papers_named(options.paper);
     output.text(papers_text(papers));
-    output.document(cost::papers_json(papers, config::list_recipes()));
+    output.document(papers_json(papers, config::list_recipes()));
     return 0;
   }
   const std::vector<config::Recipe> recipes = recipes_with(options.filter);
   if (options.resolved && recipes.size() != 1) {
     user_error("recipes: --resolved: prints one recipe, but {} match; give its name", recipes.size());
   }
-  Json document = cost::recipes_json(recipes);
+  Json document = recipes_json(recipes);
   if (options.resolved) {
     const std::string toml = config::to_toml(config::load_config(recipes.front().name));
     document.back()["resolved"] = toml;
     output.text(toml);
   } else {
-    output.text(cost::recipes_table(recipes));
+    output.text(recipes_table(recipes));
   }
   output.document(document);
   return 0;

@@ -121,12 +121,10 @@ std::vector<BalanceLoss> MlpOptions::balance_losses() const {
 }
 
 bool ModelOptions::routes() const {
-  constexpr AttentionExtent kOneToken{.queries = 1, .sources = 1};
   const auto kinds = kinds_of_layers(std::max(n_layers, decoder_layers()));
   return std::any_of(kinds.begin(), kinds.end(), [&](const auto& layer) {
     const AttentionOptions& a = layer.first.attention;
-    return layer.first.mlp.kind == MlpKind::experts ||
-           a.projection->products(a, d_model, kOneToken).selection.value() > 0;
+    return layer.first.mlp.kind == MlpKind::experts || a.projection->routes(a);
   });
 }
 

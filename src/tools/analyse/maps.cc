@@ -74,9 +74,7 @@ class MapsAnalysis : public Analysis {
     if (std::optional<Figure> stripes = draw_stripes(runner, found)) {
       found.figures.insert(found.figures.begin(), std::move(*stripes));
     }
-    constexpr config::AttentionExtent kOneToken{.queries = 1, .sources = 1};
-    const bool has_position_term =
-        options_.attention.score->has_scores() && options_.attention.position->offsets(kOneToken).value() > 0;
+    const bool has_position_term = options_.attention.score->has_scores() && options_.attention.position->has_offsets();
     if (has_position_term && input_.tokens.defined()) {
       add_score_terms(runner, found);
     }

@@ -1,5 +1,6 @@
-// Computes the cost of a model from its config alone: parameters, multiply-accumulates (MACs) by two accounting
-// methods, and the memory of training and decoding.
+// Computes the cost of a model without its data: parameters, multiply-accumulates (MACs) by two accounting methods, and
+// the memory of training and decoding. Parameters, executed MACs and cached elements are counted from the layers
+// (count.h).
 //
 // Symbols: T context_length (vision: patches), M memory_length, S = M + T source tokens, d d_model, V vocabulary_size;
 // the symbols of attention parts are defined in config/attention_part.h. Counts are exact integers, defined for every
@@ -15,18 +16,7 @@
 
 namespace headroom::cost {
 
-// Returns the number of trainable parameters. Every kind of model has blocks (two norms per block, three per decoder
-// block, twice as many with output_norms), an embedding (vision: a projection of patches with a bias), a table of
-// learned positions per stack if configured, and
-//   language_model         a norm after the last block; head [d,V], or tied, with its bias; adaptive softmax:
-//                          [d,n] and [n] for n cutoffs
-//   masked_language_model  norms after the embedding and the last block; head: layer [d,d] with bias, norm, then
-//                          as above
-//   encoder_decoder        a second embedding with source_vocabulary_size; decoder blocks with a second attention
-//                          without relative positions; norms after the last blocks only if norm_position = "pre";
-//                          head as above
-//   classifier, vision     a norm after the last block; head: [f,d_head_hidden] with bias if configured, then
-//                          [.,n_classes]; f = d, for pairs 4d
+// Returns the number of trainable parameters.
 std::int64_t count_parameters(const config::ModelOptions& model);
 
 // Hidden tensors are the matrices that map hidden vectors to hidden vectors: q, k, v and o of attention layers, and the
@@ -54,13 +44,10 @@ struct PaperCost {
 PaperCost paper_cost(const config::ModelOptions& model);
 
 // "Executed accounting" counts the MACs of all matrix multiplications in a forward pass of the reference layers, for
-// one sequence of T tokens with full memory. products() in src/foundation/config/attention/ defines the counts per part
-// of an attention layer; masked entries count. Relative positions are projected once per batch (paired classifiers:
-// once per sequence of the pair). mlp: 2 matmuls, or 3 if gated; experts: the router and top_k experts. head: T d (V +
-// clusters of an adaptive softmax), as if every token used every cluster; masked language models: an additional T d d;
-// classifiers: their layers and the projection of patches. An encoder_decoder processes T source and T target tokens, a
-// paired classifier two sequences. Norms, softmax, gates, rotations, biases, look-ups and the optimizer are not
-// counted.
+// one sequence of T tokens with full memory; masked entries count. Relative positions are projected once per batch
+// (paired classifiers: once per sequence of the pair). Experts count as executed: the router and top_k experts. Every
+// token uses every cluster of an adaptive softmax. An encoder_decoder processes T source and T target tokens, a paired
+// classifier two sequences. Norms, softmax, gates, rotations, biases, look-ups and the optimizer are not counted.
 struct ExecutedCost {
   std::int64_t attention_macs = 0;  // per sequence, including positions
   std::int64_t mlp_macs = 0;        // per sequence
@@ -104,13 +91,8 @@ struct StepMemory {
 // Throws UserError if a count does not fit 63 bits. precision = "auto" counts as fp32.
 StepMemory step_memory(const config::Config& config);
 
-// Returns the number of elements in the full KV cache of one sequence, over all layers. Symbols are defined in cost.h.
-//
-// A layer caches M + T tokens; a local layer at most its window. For each token it stores G e elements per key
-// projection (shifted keys: only the projection from which they are shifted), G e for the value, and the composition's
-// cache_elements() (config/attention_part.h). Without memory, a score with a constant-size state stores its
-// state_elements() instead. The decoder of an encoder_decoder also stores keys and values of the source sequence.
-// Returns 0 for kinds of models that do not generate. Throws UserError if the count does not fit 63 bits.
+// Returns the number of elements in the full KV cache of one sequence, over all layers.
+// The decoder of an encoder_decoder also caches the source sequence. Returns 0 for kinds of models that do not generate. Throws UserError if the count does not fit 63 bits.
 std::int64_t decoding_cache_elements(const config::ModelOptions& model);
 
 }  // namespace headroom::cost

@@ -273,25 +273,4 @@ std::string match_summary(const MatchResult& result) {
   return text;
 }
 
-Json recipes_json(const std::vector<config::Recipe>& recipes) {
-  Json list = Json::array();
-  for (const config::Recipe& recipe : recipes) {
-    list.push_back({{"name", recipe.name},
-                    {"file", recipe.file.string()},
-                    {"paper", recipe.paper},
-                    {"table", recipe.table},
-                    {"row", recipe.row},
-                    {"about", recipe.about}});
-  }
-  return list;
-}
-
-std::string recipes_table(const std::vector<config::Recipe>& recipes) {
-  std::vector<Cells> rows = {{"name", "paper", "table", "about"}};
-  for (const config::Recipe& recipe : recipes) {
-    rows.push_back({recipe.name, recipe.paper, recipe.table, recipe.about});
-  }
-  return text_table(rows, {true, true, true, true});
-}
-
 }  // namespace headroom::cost

@@ -1,4 +1,4 @@
-// The output of the commands cost and recipes: JSON documents and aligned tables.
+// The output of the command cost: JSON documents and aligned tables.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,6 @@
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "match.h"
-#include "training/cost/papers/papers.h"
 
 namespace headroom::cost {
 
@@ -44,9 +43,5 @@ std::string paper_table(std::string_view paper);
 Json match_json(const MatchResult& result);
 // Returns the matched counts and the candidates as tables, to be printed with the TOML.
 std::string match_summary(const MatchResult& result);
-
-// [{name, file, paper, table, row, about}]
-Json recipes_json(const std::vector<config::Recipe>& recipes);
-std::string recipes_table(const std::vector<config::Recipe>& recipes);
 
 }  // namespace headroom::cost

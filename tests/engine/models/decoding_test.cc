@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/nn/combinations.h"
 #include "engine/ops/gradients.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -191,7 +192,7 @@ TEST(Decoding, TruncationUndoesReading) {
       }
     }
     const config::AttentionOptions first = options.of_layer(0).attention;
-    EXPECT_EQ(went_back > 0, !first.score->state_elements(first) || options.memory_length > 0) << name;
+    EXPECT_EQ(went_back > 0, !first.score->has_state() || options.memory_length > 0) << name;
   }
 }
 
@@ -248,6 +249,23 @@ TEST(Decoding, BadRowsAreRefused) {
   std::vector<DecodeState> states(2, state);
   EXPECT_THROW(decode_rows(at::zeros({3, 1}, at::kLong), states), Error);
   EXPECT_EQ(state.position, 0);
+}
+
+TEST(LayersThatDiffer, DecodeLikeTheFullPass) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, m] : testing::two_layer_models()) {
+    const LanguageModel model(m, 1, at::kDouble);
+    at::manual_seed(1);
+    const at::Tensor tokens = at::randint(m.vocabulary_size, {1, m.context_length}, at::kLong);
+    std::vector<DecodeState> states = {model.start_decoding()};
+    testing::decode(model, tokens.narrow(1, 0, 2), states);
+    at::Tensor last;
+    for (std::int64_t i = 2; i < m.context_length; ++i) {
+      last = testing::decode(model, tokens.narrow(1, i, 1), states);
+    }
+    Memory memory;
+    EXPECT_LE(testing::relative_error(last[0], model.logits(tokens, memory, {})[0][-1]), 1e-10) << name;
+  }
 }
 
 }  // namespace decoding_test

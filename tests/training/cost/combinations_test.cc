@@ -1,93 +1,59 @@
-// Costs of every legal combination of projection, score, keys, composition, position and mask.
+// Every combination of parts has costs: layers run on the meta device, where they must read no values of tensors, and
+// where every operator needs a kernel (meta_kernels.cc).
 #include <gtest/gtest.h>
 
-#include <functional>
-
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
-#include "headroom/config/attention_part.h"
-#include "headroom/config/config.h"
-#include "headroom/core/error.h"
+#include "engine/nn/combinations.h"
 #include "training/cost/cost.h"
 
 namespace headroom::cost {
 namespace combinations_test {
 
-using namespace config;
+using testing::Choice;
 
-template <class Enum, class Visit>
-void each(Enum& slot, Visit visit) {
-  const Enum before = slot;
-  for (const auto& [value, name] : values_of<Enum>()) {
-    slot = value;
-    visit();
-  }
-  slot = before;
-}
-
-template <class Part, class Visit>
-void each(PartName<Part>& slot, Visit visit) {
-  const PartName<Part> before = slot;
-  for (const Part* part : all_parts<Part>()) {
-    slot = part->name();
-    visit();
-  }
-  slot = before;
-}
-
-// Calls `visit` for every model that passes the checks.
-int each_model(const std::function<void(const ModelOptions&)>& visit) {
-  ModelOptions m;
-  AttentionOptions& a = m.attention;
-  m.vocabulary_size = 11;
-  m.d_model = 8;
-  m.context_length = 6;
-  a.d_head = 4;
-  a.n_heads = a.of<config::RoutingOptions>().top_k = 2;
-  int legal = 0;
-  const auto reach = [&] {
-    try {
-      check(m, "x");
-    } catch (const UserError&) {
-      return;
-    }
-    ++legal;
-    visit(m);
-  };
-  const auto masks = [&] {
-    for (const bool bias : {false, true}) {
-      for (const std::int64_t memory : {0, 6}) {
-        for (const std::int64_t window : {0, 3}) {
-          a.bias = bias;
-          a.of<config::PositionOptions>().position_bias = bias && a.position == "relative";
-          m.memory_length = memory;
-          a.window = window;
-          reach();
-        }
-      }
-    }
-  };
-  each(a.projection, [&] {
-    each(a.score, [&] {
-      each(a.of<config::MixtureOptions>().keys, [&] {
-        each(a.of<config::MixtureOptions>().prior, [&] { each(a.composition, [&] { each(a.position, masks); }); });
-      });
-    });
-  });
-  return legal;
+void expect_costs(const config::ModelOptions& m, const std::string& name) {
+  const PaperCost paper = paper_cost(m);
+  EXPECT_GT(paper.attention_macs, 0) << name;
+  EXPECT_GT(paper.attention_memory, 0) << name;
+  const ExecutedCost executed = executed_cost(m, 2);
+  EXPECT_GT(executed.attention_macs, 0) << name;
+  EXPECT_LE(executed.visible_macs, executed.step_macs) << name;
+  EXPECT_EQ(decoding_cache_elements(m) > 0, m.kind == config::ModelKind::language_model) << name;
 }
 
 TEST(Combinations, AllHaveCosts) {
-  const int legal = each_model([](const ModelOptions& m) {
-    EXPECT_GT(count_parameters(m), 0);
-    const PaperCost paper = paper_cost(m);
-    EXPECT_GT(paper.attention_macs, 0);
-    EXPECT_GT(paper.attention_memory, 0);
-    EXPECT_GT(executed_cost(m, 2).attention_macs, 0);
-    EXPECT_GT(decoding_cache_elements(m), 0);
-  });
-  EXPECT_GT(legal, 1000);
+  int legal = 0;
+  for (const Choice& projection : testing::projections()) {
+    for (const Choice& score : testing::scores()) {
+      for (const Choice& composition : testing::compositions()) {
+        for (const Choice& mask : testing::masks()) {
+          for (const Choice& position : testing::positions()) {
+            config::ModelOptions m = testing::small_model();
+            std::string name;
+            for (const Choice* choice : {&projection, &score, &composition, &mask, &position}) {
+              choice->set(m);
+              name += choice->name + " / ";
+            }
+            m.n_layers = 1;
+            if (testing::refusal(m).empty()) {
+              expect_costs(m, name);
+              ++legal;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(legal, 2070);
+}
+
+TEST(Combinations, OutputGatesHaveCosts) {
+  for (const Choice& projection : testing::gated_projections()) {
+    config::ModelOptions m = testing::small_model();
+    projection.set(m);
+    if (testing::refusal(m).empty()) {
+      expect_costs(m, projection.name);
+    }
+  }
 }
 
 }  // namespace combinations_test

@@ -46,7 +46,7 @@ const std::map<std::string, std::pair<std::int64_t, std::int64_t>> kExact = {
     {"SwitchHead RoPE 243M H=4 (C=2)", {4'212'719'616, 18'432'000}},
 };
 
-class Paper : public testing::Test {
+class Paper : public ::testing::Test {
  protected:
   void SetUp() override { setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1); }
 };

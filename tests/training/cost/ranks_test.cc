@@ -11,6 +11,8 @@
 namespace headroom::cost {
 namespace ranks_test {
 
+using namespace parallel;
+
 std::vector<ShardedTensor> of_sizes(const std::vector<std::int64_t>& sizes, bool elementwise = true) {
   std::vector<ShardedTensor> tensors;
   for (const std::int64_t size : sizes) {

@@ -15,7 +15,6 @@
 #include "tiny/folder.h"
 #include "training/cost/cost.h"
 #include "training/cost/papers/figures.h"
-#include "training/cost/papers/papers.h"
 #include "training/cost/report.h"
 
 namespace headroom::cost {
@@ -80,18 +79,6 @@ std::vector<std::string> own_keys(const config::Config& config, const config::Re
     }
   }
   return keys;
-}
-
-TEST(Recipes, EveryOneLoadsAndNamesItsRow) {
-  for (const config::Recipe& listed : shipped()) {
-    EXPECT_NO_THROW(cost_json(listed.name, recipe(listed.name))) << listed.name;
-    EXPECT_FALSE(listed.paper.empty() || listed.about.empty()) << listed.name << " lacks paper or about";
-    // demo, zoo and small are not from papers; neighbours are one size of each paper.
-    const bool of_a_table = !listed.name.starts_with("demo/") && !listed.name.starts_with("zoo/") &&
-                            !listed.name.starts_with("small/") && !listed.name.starts_with("scale/") &&
-                            !listed.name.starts_with("neighbours/");
-    EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty())) << listed.name << " lacks table or row";
-  }
 }
 
 // Rows that neither repeat what they inherit nor lead through more than two bases.

@@ -50,7 +50,7 @@ TEST(Sharding, a_shard_is_a_flat_view) {
 
 // Every element of every parameter is in one bucket, of its shard's owner.
 TEST(Layout, puts_every_shard_into_buckets_of_its_owner) {
-  constexpr std::int64_t kUnit = cost::kShardUnit, kMost = cost::bucket_elements(3);
+  constexpr std::int64_t kUnit = parallel::kShardUnit, kMost = parallel::bucket_elements(3);
   const nn::Parameters parameters = parameters_of({3 * kMost + 5, 17, 40 * kUnit + 1, 200, kUnit, 0, 90 * kUnit, 3});
   for (const config::Optimizer optimizer : {config::Optimizer::adamw, config::Optimizer::muon}) {
     const Layout layout(all_shards(parameters, optimizer, 3), 3);

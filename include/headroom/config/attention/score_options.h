@@ -68,9 +68,6 @@ struct MixtureOptions {
   bool has_prior() const { return components() > 1 && mixing == Mixing::sum && prior != Prior::none; }
 };
 
-// Queries per chunk of causal linear attention, for its costs: ops::kLinearChunk.
-inline constexpr std::int64_t kLinearChunk = 64;
-
 struct LinearOptions {
   FeatureMap feature_map = FeatureMap::elu_plus_one;
   LinearMixing linear_mixing = LinearMixing::after_map;

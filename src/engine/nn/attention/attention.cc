@@ -203,7 +203,7 @@ Attention::KeysValues Attention::append_to_cache(KeysValues tokens, AttentionCac
     fail("attention: decoding needs a causal layer");
   }
   const std::int64_t n = tokens.keys[0].size(2);
-  if (options_.score->state_elements(options_) && place_.memory_length == 0) {
+  if (options_.score->has_state() && place_.memory_length == 0) {
     call.first_position = call.first_index = cache.next_position();
     call.state = &cache.state();
     cache.advance(n);

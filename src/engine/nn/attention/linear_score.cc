@@ -13,8 +13,6 @@
 namespace headroom::nn {
 namespace {
 
-static_assert(config::kLinearChunk == ops::kLinearChunk);
-
 class LinearScore : public Score {
  public:
   LinearScore(const config::AttentionOptions& o, const ScorePlace& place, const Builder& build)

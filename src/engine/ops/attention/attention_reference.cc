@@ -1,3 +1,5 @@
+#include <ATen/record_function.h>
+
 #include <cmath>
 #include <limits>
 
@@ -220,6 +222,9 @@ at::Tensor attend(const AttentionInputs& given, const Weigh& weigh, const Visit&
     in.k = keys_of_matrices(in.k, in.v.sym_size(1), in.q.sym_size(1));
   }
   const c10::SymInt n_heads = in.q.sym_size(1), n_queries = in.q.sym_size(2), n_keys = in.k.sym_size(2);
+  // Tells who counts matrix multiplications (training/cost/count.cc) which of them belong to pairs of query and key.
+  RECORD_FUNCTION_WITH_SCOPE(at::RecordScope::USER_SCOPE, "headroom::attend",
+                             std::vector<c10::IValue>({n_queries, n_keys, in.mask.causal, in.mask.window}));
   const auto shown = [&](AttentionStage stage, at::Tensor value) {
     return visit ? visit(stage, std::move(value)) : value;
   };

@@ -17,7 +17,9 @@ void check_values(const at::Tensor& index, std::int64_t n_experts) {
 
 // A loop over the bank in operations with derivatives: the operator's specification.
 at::Tensor expert_linear_reference(const ExpertLinearInputs& in) {
-  check_values(in.index, in.bank.size(0));
+  if (!in.index.is_meta()) {
+    check_values(in.index, in.bank.size(0));
+  }
   const std::int64_t n = in.index.size(0), heads = in.index.size(1), top_k = in.index.size(2);
   const std::int64_t d_out = in.bank.size(2);
   // One row for each (token, head) r; its k-th assignment has index r * top_k + k.
@@ -25,6 +27,11 @@ at::Tensor expert_linear_reference(const ExpertLinearInputs& in) {
       in.input.dim() == 3
           ? in.input.reshape({n * heads, in.input.size(2)})
           : in.input.unsqueeze(1).expand({n, heads, in.input.size(1)}).reshape({n * heads, in.input.size(1)});
+  if (rows.is_meta()) {  // nothing to sort by: one product for each assignment
+    const at::Tensor all = rows.unsqueeze(1).expand({n * heads, top_k, rows.size(1)}).reshape({-1, 1, rows.size(1)});
+    const at::Tensor y = all.bmm(in.bank.select(0, 0).expand({all.size(0), rows.size(1), d_out}));
+    return y.view({n, heads, top_k, d_out}).sum(in.sum_heads ? at::IntArrayRef({1, 2}) : at::IntArrayRef({2}));
+  }
   const at::Tensor flat_index = in.index.reshape({-1});
   at::Tensor y = at::zeros({n * heads, d_out}, rows.options());
   for (std::int64_t expert = 0; expert < in.bank.size(0); ++expert) {

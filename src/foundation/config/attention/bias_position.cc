@@ -57,19 +57,11 @@ class Forgetting : public BiasPosition {
                                                        }}};
   }
 
-  // d H for the map of the tokens, and H biases.
-  Sizes tensors(const AttentionOptions& a, Exact d) const override {
-    return Sizes(by_token(a) ? 1 : 0, d * a.n_heads) + Sizes{a.n_heads};
-  }
-  Exact products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    return by_token(a) ? extent.sources * d * a.n_heads : 0;
-  }
   // The logarithms of the gates.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact gates = by_token(a) ? z.s * a.n_heads : 0;
     return {.macs = gates * z.d, .memory = gates};
   }
-  Exact cache_elements(const AttentionOptions& a) const override { return by_token(a) ? a.n_heads : 0; }
 
  private:
   static bool by_token(const AttentionOptions& a) { return a.of<PositionOptions>().forget == Forget::token; }

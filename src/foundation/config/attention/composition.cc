@@ -26,8 +26,6 @@ class NoComposition : public CompositionPart {
     check.require(unused.compose_skip, "compose_skip", "must be true with composition = \"none\"");
   }
 
-  Sizes tensors(const AttentionOptions&, Exact) const override { return {}; }
-  Exact products(const AttentionOptions&, Exact, const AttentionExtent&) const override { return 0; }
   PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
   bool keeps_width() const override { return false; }
 };
@@ -59,15 +57,6 @@ class StaticMap : public CompositionPart {
                   own.compose_groups);
   }
 
-  // H m elements per stage.
-  Sizes tensors(const AttentionOptions& a, Exact) const override {
-    const auto stages = static_cast<std::size_t>(stages_of(a));
-    return has_map(a) ? Sizes(stages, heads_of_group(a) * a.n_heads) : Sizes();
-  }
-  // T S H m MACs per stage.
-  Exact products(const AttentionOptions& a, Exact, const AttentionExtent& extent) const override {
-    return extent.queries * extent.sources * map_elements(a);
-  }
   // Per stage: CT^2Hm MACs, and another matrix of CT^2H floats.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     return {.macs = z.t * z.s * map_elements(a), .memory = z.t * z.s * a.n_heads * stages_of(a)};
@@ -107,35 +96,15 @@ class DynamicMaps : public StaticMap {
     check.require_distinct("compose_gates", own.compose_gates);
   }
 
-  Sizes tensors(const AttentionOptions& a, Exact d) const override {
-    Sizes all = StaticMap::tensors(a, d);
-    for (std::int64_t stage = 0; stage < stages_of(a); ++stage) {
-      all = all + factor_tensors(a, d, "query") + factor_tensors(a, d, "key");
-    }
-    return all;
-  }
-
-  // Per stage and side: the factors for T (query side) or S (key side) tokens, and 2 R T S H for a low-rank map. Gates
-  // are applied elementwise, which is not counted.
-  Exact products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    const auto& own = a.of<CompositionOptions>();
-    Exact macs = 0;
-    for (const auto& [side, tokens] : {std::pair("query", extent.queries), std::pair("key", extent.sources)}) {
-      const Exact maps = extent.queries * extent.sources * a.n_heads * own.compose_rank * 2;
-      macs += sum_of(factor_tensors(a, d, side)) * tokens + (own.has_low_rank(side) ? maps : 0);
-    }
-    return StaticMap::products(a, d, extent) + macs * stages_of(a);
-  }
-
   // Per stage and side, in addition to the matrix. Low-rank map: 2 R CT^2H MACs and R groups CT^2 floats. Factors for T
-  // (query side) or CT (key side) tokens: factor_tensors() MACs per token, and I groups + 2 R H floats, I = 2 R m.
+  // (query side) or CT (key side) tokens: factor_macs() per token, and I groups + 2 R H floats, I = 2 R m.
   // Gates: dH MACs and H floats per token.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const auto& own = a.of<CompositionOptions>();
     PaperTerms sides;
     const Exact pairs = z.t * z.s;
     for (const auto& [side, tokens] : {std::pair("query", z.t), std::pair("key", z.s)}) {
-      sides.macs += sum_of(factor_tensors(a, z.d, side)) * tokens;
+      sides.macs += factor_macs(a, z.d, side) * tokens;
       sides.memory += factors(a, side) * tokens;
       if (own.has_low_rank(side)) {
         sides.macs += pairs * a.n_heads * own.compose_rank * 2;
@@ -146,9 +115,6 @@ class DynamicMaps : public StaticMap {
     return StaticMap::paper(a, z) + PaperTerms{.macs = sides.macs * stages, .memory = sides.memory * stages};
   }
 
-  // Factors of the key side, per stage: 2 R H for the low-rank map and H for the gates (10 H with R = 2).
-  Exact cache_elements(const AttentionOptions& a) const override { return factors(a, "key") * stages_of(a); }
-
  private:
   bool has_map(const AttentionOptions& a) const override { return a.of<CompositionOptions>().compose_static; }
 
@@ -158,19 +124,13 @@ class DynamicMaps : public StaticMap {
     return Exact(a.n_heads) * ((own.has_low_rank(side) ? 2 * own.compose_rank : 0) + (own.has_gates(side) ? 1 : 0));
   }
 
-  // Returns the elements of the tensors that compute the factors, which are also the MACs per token: d I groups + 2 R I
-  // H with I = 2 R m for a low-rank map, d H for gates.
-  static Sizes factor_tensors(const AttentionOptions& a, Exact d, const char* side) {
+  // Returns the MACs per token that compute the factors: d I groups + 2 R I H with I = 2 R m for a low-rank map, d H
+  // for gates.
+  static Exact factor_macs(const AttentionOptions& a, Exact d, const char* side) {
     const auto& own = a.of<CompositionOptions>();
-    const Exact hidden = Exact(2) * own.compose_rank * heads_of_group(a);
-    Sizes all;
-    if (own.has_low_rank(side)) {
-      all = {hidden * own.compose_groups * d, hidden * a.n_heads * own.compose_rank * 2};
-    }
-    if (own.has_gates(side)) {
-      all.push_back(d * a.n_heads);
-    }
-    return all;
+    const Exact hidden = Exact(2) * own.compose_rank * heads_of_group(a), heads = a.n_heads;
+    return (own.has_low_rank(side) ? hidden * own.compose_groups * d + hidden * heads * own.compose_rank * 2 : 0) +
+           (own.has_gates(side) ? d * heads : 0);
   }
 };
 

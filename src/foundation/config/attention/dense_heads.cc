@@ -42,17 +42,8 @@ class GatedHeads : public detail::HeadProjections {
                   a.n_heads, detail::setting("projection", a.projection), a.of<RoutingOptions>().top_k);
   }
 
+  bool routes(const AttentionOptions&) const override { return true; }
   std::int64_t router_width(const AttentionOptions& a) const override { return a.n_heads; }
-
-  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    return HeadProjections::other_tensors(a, d) + Sizes{d * a.n_heads};
-  }
-
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    ProjectionProducts macs = HeadProjections::products(a, d, extent);
-    macs.selection = d * a.n_heads * extent.queries;
-    return macs;
-  }
 
   // The gates and the multiplication by them add HdT + HTw MACs and HT floats to dense heads.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {

@@ -45,14 +45,6 @@ class Differential : public CompositionPart {
   std::int64_t keys_per_head(const AttentionOptions& a) const override { return own(a).keys_per_head(); }
   std::int64_t value_factor(const AttentionOptions& a) const override { return own(a).value_factor(); }
 
-  // Version 1: four vectors for the factor, and the gain of the norm. Version 2: a column of d for each head's factor.
-  Sizes tensors(const AttentionOptions& a, Exact d) const override {
-    return is_first(a) ? Sizes{a.d_head * 2, a.d_head * 2, a.value_width()} : Sizes{d * a.n_heads};
-  }
-  // Version 2: the factors of T tokens. The second matrix is counted with the scores.
-  Exact products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    return is_first(a) ? Exact(0) : extent.queries * d * a.n_heads;
-  }
   // Version 2: dHT MACs. Floats: the H differences of w channels, and in version 2 the HT factors.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact heads = z.t * a.n_heads;

@@ -24,11 +24,6 @@ class DotScore : public detail::ScoreMatrix {
     return {{"dot", [](AttentionOptions&) {}},
             {"dot, sink", [](AttentionOptions& o) { o.of<DotOptions>().sink = true; }}};
   }
-
-  // One sink per head.
-  Sizes tensors(const AttentionOptions& a, Exact, Exact) const override {
-    return a.of<DotOptions>().sink ? Sizes{a.computed_heads()} : Sizes();
-  }
 };
 
 const Registration<DotScore> kDotScore("dot", "softmax of scaled dot products");

@@ -46,24 +46,8 @@ class ExpertHeads : public detail::HeadProjections {
              }}};
   }
 
+  bool routes(const AttentionOptions& a) const override { return a.of<ExpertOptions>().n_selections() > 0; }
   bool is_bank(const AttentionOptions& a, char which) const override { return a.of<ExpertOptions>().has(which); }
-
-  // The routing matrices: d E H elements per side.
-  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    return HeadProjections::other_tensors(a, d) + Sizes(static_cast<std::size_t>(a.of<ExpertOptions>().n_selections()),
-                                                        d * a.of<RoutingOptions>().n_experts * a.n_heads);
-  }
-
-  // Routing takes d E H MACs per token, for S tokens on the source side and T on the destination side. A token is
-  // routed only once if the routing is shared and the queries are among the sources.
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    const auto& own = a.of<ExpertOptions>();
-    ProjectionProducts macs = HeadProjections::products(a, d, extent);
-    const Exact source = own.on_source() ? extent.sources : 0, destination = own.on_destination() ? extent.queries : 0;
-    const bool once = own.shared_selection && own.on_source() && extent.self;
-    macs.selection = d * a.of<RoutingOptions>().n_experts * a.n_heads * (once ? source : source + destination);
-    return macs;
-  }
 
   // MACs: the sum over q, k, v, o of (k (d + 1) if experts else d) H T e, with G instead of H for k and v, plus n_sel E
   // d T C. Floats: 2(H + G)Te + n_sel E T C. These are SwitchHead Eq. 13, 14 as the printed tables were computed: the

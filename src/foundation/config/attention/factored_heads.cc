@@ -42,32 +42,13 @@ class FactoredHeads : public detail::HeadProjections {
   bool has_head_matrices() const override { return false; }
   bool starts_truncated() const override { return true; }
 
-  // Queries: d H q and d q e (or d H e if not factored). Keys and values: d H R and d R e each. Output: H e d.
-  Sizes matrices(const AttentionOptions& a, Exact d) const override {
-    const Exact heads = a.n_heads, e = a.d_head, r = own(a).kv_rank, q = own(a).q_rank;
-    const Sizes queries = own(a).q_rank > 0 ? Sizes{d * heads * q, d * q * e} : Sizes{d * heads * e};
-    return queries + Sizes{d * heads * r, d * r * e, d * heads * r, d * r * e, heads * e * d};
-  }
-
-  // Each matrix is applied once per token. The products of factors take H q e for queries and H R e for keys and for
-  // values.
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    return {.projections =
-                extent.queries * (d * query_factors(a) + d * a.n_heads * a.d_head + product_of(a, own(a).q_rank)) +
-                extent.sources * (d * cache_elements(a) + product_of(a, own(a).kv_rank) * 2)};
-  }
   // MACs: all matrices and products of factors for T tokens. Floats: the factors, q, k, v and o of T tokens.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact factors = own(a).q_rank > 0 ? query_factors(a) : Exact(0);
     const Exact products = product_of(a, own(a).q_rank) + product_of(a, own(a).kv_rank) * 2;
-    return {.macs = z.t * (sum_of(matrices(a, z.d)) + products),
-            .memory = z.t * (factors + cache_elements(a) + Exact(a.n_heads) * a.d_head * 4)};
+    return {.macs = z.t * (z.d * (query_factors(a) + key_value_factors(a) + Exact(a.n_heads) * a.d_head) + products),
+            .memory = z.t * (factors + key_value_factors(a) + Exact(a.n_heads) * a.d_head * 4)};
   }
-  // 2 R (H + e): the factors of the keys and of the values.
-  Exact cache_elements(const AttentionOptions& a) const override {
-    return Exact(own(a).kv_rank) * 2 * (Exact(a.n_heads) + a.d_head);
-  }
-
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} (rank {})", a.n_heads, own(a).kv_rank);
   }
@@ -79,6 +60,10 @@ class FactoredHeads : public detail::HeadProjections {
   // The channels that the query matrices compute: q (H + e), or H e if queries are not factored.
   static Exact query_factors(const AttentionOptions& a) {
     return own(a).q_rank > 0 ? (Exact(a.n_heads) + a.d_head) * own(a).q_rank : Exact(a.n_heads) * a.d_head;
+  }
+  // 2 R (H + e).
+  static Exact key_value_factors(const AttentionOptions& a) {
+    return Exact(own(a).kv_rank) * 2 * (Exact(a.n_heads) + a.d_head);
   }
   static Exact product_of(const AttentionOptions& a, std::int64_t rank) { return Exact(a.n_heads) * a.d_head * rank; }
 };

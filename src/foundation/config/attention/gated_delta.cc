@@ -64,40 +64,28 @@ class GatedDelta : public ScorePart {
   bool is_bilinear() const override { return false; }
   bool is_normalised() const override { return false; }
   bool is_recurrent() const override { return true; }
+  bool has_state() const override { return true; }
   std::int64_t projected_heads(const AttentionOptions& a, char which) const override {
     return which == 'q' || which == 'k' ? key_heads(a) : a.n_heads;
   }
   std::int64_t value_width(const AttentionOptions& a) const override { return width(a); }
 
-  // The convolutions of q, k and v; beta and decay; the gate and the gain of the norm.
-  Sizes tensors(const AttentionOptions& a, Exact d, Exact) const override {
-    const Exact heads = a.n_heads, taps = own(a).delta_conv_width, keys = taps * key_heads(a) * a.d_head;
-    return {keys, keys, taps * heads * width(a), d * heads, d * heads, heads, heads, d * heads * width(a), width(a)};
-  }
-
-  // Per token: c (2 G e + H w) for the convolution, d (2 H + H w) for beta, decay and gate. Per head: 3 e w to read the
-  // state twice and to write to it.
-  Exact products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    const Exact heads = a.n_heads;
-    return extent.queries * (convolved(a) * own(a).delta_conv_width + d * heads * (Exact(width(a)) + 2) +
-                             heads * a.d_head * width(a) * 3);
-  }
   // After the convolution and the norm of q and k: 2 (2 G e + H w). The rows written to the state, z and the gate: 3 H
   // w.
   Exact saved_elements(const AttentionOptions& a, const AttentionExtent& extent) const override {
     const std::int64_t chunks = ceil_div(extent.queries.value(), kDeltaChunk);
     return extent.queries * (convolved(a) * 2 + Exact(a.n_heads) * width(a) * 3) + state(a) * chunks;
   }
-  // No paper counts the layer: the MACs as executed; convolved q, k, v, the gate and the state are stored.
+  // No paper counts the layer: MACs as executed. Per token: c (2 G e + H w) for the convolution, d (2 H + H w) for
+  // beta, decay and gate. Per head: 3 e w to read the state twice and to write to it. Convolved q, k, v, the gate and
+  // the state are stored.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    return {.macs = products(a, z.d, {.queries = z.t, .sources = z.s}),
+    const Exact heads = a.n_heads;
+    return {.macs = z.t * (convolved(a) * own(a).delta_conv_width + z.d * heads * (Exact(width(a)) + 2) +
+                           heads * a.d_head * width(a) * 3),
             .memory = z.t * (convolved(a) + Exact(a.n_heads) * width(a)) + state(a)};
   }
 
-  // H e w, and the last c - 1 inputs of the convolution.
-  std::optional<Exact> state_elements(const AttentionOptions& a) const override {
-    return state(a) + convolved(a) * (own(a).delta_conv_width - 1);
-  }
   bool keeps_width() const override { return false; }
 
  private:

@@ -60,10 +60,6 @@ class GaussianMixture : public detail::ScoreMatrix {
     return a.of<MixtureOptions>().projections();
   }
 
-  Sizes tensors(const AttentionOptions& a, Exact, Exact sources) const override {
-    return detail::key_mixture_tensors(a, sources);
-  }
-
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     return ScoreMatrix::paper(a, z) + detail::more_keys(a, z);
   }

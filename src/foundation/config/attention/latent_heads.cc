@@ -44,7 +44,7 @@ class LatentHeads : public ProjectionPart {
                   "must be \"dot\" or another score of dot products with {}, which moves the key matrix to the queries "
                   "when decoding, got \"{}\"",
                   projection, name_of(a.score));
-    check.require(a.position->offsets({.queries = 1, .sources = 1}).value() == 0, "position",
+    check.require(!a.position->has_offsets(), "position",
                   "must not be \"{}\" with {}, whose queries have the width of the latents when decoding",
                   name_of(a.position), projection);
   }
@@ -69,35 +69,13 @@ class LatentHeads : public ProjectionPart {
   bool has_head_matrices() const override { return false; }
   bool starts_truncated() const override { return true; }
 
-  // Queries: d q and q H e (or d H e if uncompressed). Keys and values: d r, d p, (r/g) H n, (r/g) H w. Output: H w d.
-  Sizes matrices(const AttentionOptions& a, Exact d) const override {
-    const Exact heads = a.n_heads, p = rotary_channels(a), values = heads * value_width(a), read = rank_of_group(a);
-    const Exact made_of = own(a).q_rank > 0 ? Exact(own(a).q_rank) : d;
-    const Sizes all = {made_of * heads * a.d_head,
-                       d * own(a).kv_rank,
-                       d * p,
-                       read * heads * (a.d_head - p.value()),
-                       read * values,
-                       values * d};
-    return all + Sizes(own(a).q_rank > 0 ? 1 : 0, d * own(a).q_rank);
-  }
-  // The gains of the norms of the latents.
-  Sizes other_tensors(const AttentionOptions& a, Exact) const override {
-    return Sizes{own(a).kv_rank} + Sizes(own(a).q_rank > 0 ? 1 : 0, own(a).q_rank);
-  }
-
-  // Each matrix is applied once per token: queries and output for T tokens, keys and values for S tokens.
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    return {.projections =
-                extent.queries * queries_and_output(a, d) + extent.sources * (latents(a, d) + keys_and_values(a))};
-  }
   // MACs: all matrices for T tokens. Floats: the latents, q, k, v and o of T tokens.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact heads = (Exact(a.d_head) + value_width(a)) * 2 * a.n_heads;
-    return {.macs = z.t * sum_of(matrices(a, z.d)), .memory = z.t * (heads + own(a).q_rank + cache_elements(a))};
+    return {.macs = z.t * (queries_and_output(a, z.d) + z.d * latents(a) + keys_and_values(a)),
+            .memory = z.t * (heads + own(a).q_rank + latents(a))};
   }
   PaperTerms paper_positions(const AttentionOptions&, const PaperSizes&) const override { return {}; }
-  Exact cache_elements(const AttentionOptions& a) const override { return Exact(own(a).kv_rank) + rotary_channels(a); }
 
   std::string heads_text(const AttentionOptions& a) const override {
     return own(a).latent_groups == 1
@@ -118,8 +96,8 @@ class LatentHeads : public ProjectionPart {
     return (own(a).q_rank > 0 ? d * own(a).q_rank : 0) + made_of * a.n_heads * a.d_head +
            d * a.n_heads * value_width(a);
   }
-  // d (r + p).
-  Exact latents(const AttentionOptions& a, Exact d) const { return d * cache_elements(a); }
+  // r + p.
+  Exact latents(const AttentionOptions& a) const { return Exact(own(a).kv_rank) + rotary_channels(a); }
   // (r/g) H (n + w).
   Exact keys_and_values(const AttentionOptions& a) const {
     return Exact(rank_of_group(a)) * a.n_heads * (Exact(a.d_head - rotary_channels(a)) + value_width(a));

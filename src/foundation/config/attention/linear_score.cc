@@ -1,6 +1,5 @@
 // score = "linear": feature maps instead of a softmax, with a recurrent state instead of scores (linear Transformers).
 // There is one key or a mixture of keys per position (MLK and sMLK of Transformer-MGK).
-#include <algorithm>
 
 #include "foundation/config/checker.h"
 #include "shared.h"
@@ -49,27 +48,9 @@ class LinearScore : public ScorePart {
     return a.of<MixtureOptions>().projections();
   }
   bool has_scores() const override { return false; }
+  bool has_state() const override { return true; }
   bool is_bilinear() const override { return false; }
   bool is_normalised() const override { return false; }
-
-  Sizes tensors(const AttentionOptions& a, Exact, Exact sources) const override {
-    return detail::key_mixture_tensors(a, sources);
-  }
-
-  // Causal, in chunks of t <= kLinearChunk queries. Per head: 2 t t e within the chunk, and t e e to read the state,
-  // which is empty before the first chunk if there is no memory. Per key/value head: t e e to update the state, except
-  // after the last chunk, and M e e for the memory. Not causal: T e e per head and S e e per key/value head.
-  Exact products(const AttentionOptions& a, Exact, const AttentionExtent& extent) const override {
-    const Exact square = Exact(a.d_head) * a.d_head;
-    if (!extent.causal) {
-      return square * (extent.sources * a.computed_kv_heads() + extent.queries * a.computed_heads());
-    }
-    const std::int64_t t = extent.queries.value(), rest = t % kLinearChunk, before = extent.sources.value() - t;
-    const Exact inside = Exact(t / kLinearChunk) * kLinearChunk * kLinearChunk + Exact(rest) * rest;
-    const Exact reading = before > 0 ? t : t - std::min(t, kLinearChunk);
-    const Exact updates = before + (t - 1) / kLinearChunk * kLinearChunk;
-    return (inside * a.d_head * 2 + reading * square) * a.computed_heads() + updates * square * a.computed_kv_heads();
-  }
 
   // (C + 1)THe^2 MACs. Floats: (C + 1)THe for the features and He^2 for the state.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
@@ -77,10 +58,6 @@ class LinearScore : public ScorePart {
     return detail::more_keys(a, z) + PaperTerms{.macs = features * a.d_head, .memory = features + heads * a.d_head};
   }
 
-  // G (e e + e): the state has the sum over the R keys.
-  std::optional<Exact> state_elements(const AttentionOptions& a) const override {
-    return Exact(a.computed_kv_heads()) * (Exact(a.d_head) * a.d_head + a.d_head);
-  }
   bool keeps_width() const override { return false; }
 };
 

@@ -55,20 +55,10 @@ class RelativePosition : public PositionPart {
   }
 
   bool has_distances() const override { return true; }
-
-  // W_pos has d e elements per head; the biases u and v have e each.
-  Sizes tensors(const AttentionOptions& a, Exact d) const override {
-    const Exact channels = Exact(a.projection->position_heads(a)) * a.d_head;
-    return Sizes{d * channels} + Sizes(a.of<PositionOptions>().position_bias ? 2 : 0, channels);
-  }
+  bool has_offsets() const override { return true; }
 
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     return a.projection->paper_positions(a, z);
-  }
-
-  // Distances to earlier keys and, unless the attention is causal, to later keys.
-  Exact offsets(const AttentionExtent& extent) const override {
-    return !extent.self ? 0 : extent.causal ? extent.sources : extent.sources + (extent.queries.value() - 1);
   }
 };
 

@@ -33,27 +33,10 @@ class RoutedProjection : public ProjectionPart {
                "routed heads: weight of the negative entropy of the mean routing distribution");
   }
 
+  bool routes(const AttentionOptions&) const override { return true; }
   bool has_fixed_heads() const override { return false; }
   bool starts_truncated() const override { return false; }
   std::int64_t d_head_step() const override { return 4; }
-
-  Sizes matrices(const AttentionOptions& a, Exact d) const override {
-    const Exact one = d * a.d_head;
-    return {one * all_heads(a), one * kv_heads(a) * a.key_projections(), one * kv_heads(a), one * all_heads(a)};
-  }
-  // Each expert has a separate output bias.
-  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    const Exact e = a.d_head, shared = e * kv_heads(a), n = n_experts(a);
-    return Sizes(noisy(a) ? 2 : 1, d * n) +
-           (a.bias ? Sizes{e * all_heads(a), shared * a.key_projections(), shared, d * n} : Sizes());
-  }
-
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    const Exact router = d * n_experts(a) * extent.queries;
-    return {.projections = detail::projection_macs(a, d, extent),
-            .selection = router,
-            .noise = noisy(a) ? router : Exact(0)};
-  }
 
   // With N experts in all groups: MACs (2H + 2G)deT + 2HTe + NdT, floats (2H + 2G)eT + CNT (SwitchHead Eq. 15, with
   // G = 1).
@@ -68,8 +51,6 @@ class RoutedProjection : public ProjectionPart {
     const Exact channels = Exact(position_heads(a)) * 2 * a.d_head;
     return {.macs = z.s * z.d * channels, .memory = z.t * channels};
   }
-
-  Exact cache_elements(const AttentionOptions& a) const override { return detail::keys_and_value(a); }
 
   std::vector<BalanceLoss> balance_losses(const AttentionOptions& a) const override {
     const auto& own = a.of<RoutedHeadOptions>();
@@ -128,10 +109,6 @@ class RoutedHeads : public RoutedProjection {
   }
   std::int64_t position_heads(const AttentionOptions&) const override { return 1; }
   std::int64_t all_heads(const AttentionOptions& a) const override { return router_width(a) * kv_heads(a); }
-
-  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    return RoutedProjection::other_tensors(a, d) + Sizes(a.of<RoutedHeadOptions>().output_bias ? 1 : 0, d);
-  }
 
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} of {}", a.n_heads, all_heads(a));

@@ -21,16 +21,6 @@ std::int64_t ScorePart::projected_heads(const AttentionOptions& a, char which) c
 
 namespace detail {
 
-Exact projection_macs(const AttentionOptions& a, Exact d, const AttentionExtent& extent) {
-  Exact macs = 0;
-  for (const char which : {'q', 'k', 'v', 'o'}) {
-    const Exact rows = is_source(which) ? extent.sources * a.computed_kv_heads() : extent.queries * a.computed_heads();
-    const Exact used = a.has_experts(which) ? a.of<RoutingOptions>().top_k : 1;
-    macs += rows * d * a.projected_width(which) * used * (which == 'k' ? a.key_projections() : 1);
-  }
-  return macs;
-}
-
 void describe_ranks(Fields& fields, AttentionOptions& o) {
   auto& ranks = o.of<LatentOptions>();
   add_strict(fields, "kv_rank", ranks.kv_rank, between(1, 65536),
@@ -79,34 +69,6 @@ void check_groups(const Checker& check, const AttentionOptions& a) {
                 "must divide n_heads = {}, got {}", a.n_heads, a.n_kv_heads);
 }
 
-Sizes HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
-  Sizes all;
-  for (const char which : {'q', 'k', 'v', 'o'}) {
-    const Exact heads = a.score->projected_heads(a, which);
-    all.push_back(heads * d * a.projected_width(which) * (a.has_experts(which) ? a.of<RoutingOptions>().n_experts : 1) *
-                  (which == 'k' ? a.key_projections() : 1));
-  }
-  return all;
-}
-
-Sizes HeadProjections::other_tensors(const AttentionOptions& a, Exact d) const {
-  const auto elements = [&](char which) {
-    return Exact(a.score->projected_heads(a, which)) * a.projected_width(which);
-  };
-  return (a.bias ? Sizes{elements('q'), elements('k') * a.key_projections(), elements('v')} : Sizes()) +
-         (has_output_bias(a) ? Sizes{d} : Sizes());
-}
-
-ProjectionProducts HeadProjections::products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const {
-  Exact macs = 0;
-  for (const char which : {'q', 'k', 'v', 'o'}) {
-    const Exact rows = (is_source(which) ? extent.sources : extent.queries) * a.score->projected_heads(a, which);
-    const Exact used = a.has_experts(which) ? a.of<RoutingOptions>().top_k : 1;
-    macs += rows * d * a.projected_width(which) * used * (which == 'k' ? a.key_projections() : 1);
-  }
-  return {.projections = macs};
-}
-
 PaperTerms HeadProjections::paper(const AttentionOptions& a, const PaperSizes& z) const {
   Exact projected = 0;
   for (const char which : {'q', 'k', 'v', 'o'}) {
@@ -145,19 +107,6 @@ void check_prior(const Checker& check, const AttentionOptions& a) {
   const auto& mixture = a.of<MixtureOptions>();
   check.require(mixture.keys != Keys::single || mixture.prior == Prior::none || mixture.prior == MixtureOptions().prior,
                 "prior", "\"{}\" needs several keys at each position, not keys = \"single\"", name_of(mixture.prior));
-}
-
-Sizes key_mixture_tensors(const AttentionOptions& a, Exact sources) {
-  const auto& mixture = a.of<MixtureOptions>();
-  const Exact components = mixture.components(), kv = a.computed_kv_heads();
-  Sizes all;
-  if (mixture.keys == Keys::shifted) {
-    all.push_back(components * kv * a.d_head);
-  }
-  if (mixture.has_prior() && mixture.prior_update == PriorUpdate::gradient) {
-    all.push_back(components * (mixture.prior == Prior::layer ? 1 : mixture.prior == Prior::head ? kv : kv * sources));
-  }
-  return all;
 }
 
 PaperTerms more_keys(const AttentionOptions& a, const PaperSizes& z) {

@@ -15,15 +15,6 @@ inline bool is_source(char which) {
   return which == 'k' || which == 'v';
 }
 
-// Returns the MACs of q, k, v and o: T d times their width per head and S d times their width per key/value head. Keys
-// count once per projection, banks once per selected expert (top_k).
-Exact projection_macs(const AttentionOptions& options, Exact d_model, const AttentionExtent& extent);
-
-// Returns the elements of a token's keys and value: G e for each key and G w for the value.
-inline Exact keys_and_value(const AttentionOptions& a) {
-  return Exact(a.computed_kv_heads()) * (Exact(a.projected_width('k')) * a.key_projections() + a.value_width());
-}
-
 // Adds an option that means nothing without its part: Field::refuse_unused.
 template <class... Arguments>
 void add_strict(Fields& fields, std::string key, Arguments&&... arguments) {
@@ -52,17 +43,11 @@ class HeadProjections : public ProjectionPart {
   }
   bool has_projected_heads() const override { return has_head_matrices(); }
 
-  Sizes matrices(const AttentionOptions& options, Exact d_model) const override;
-  Sizes other_tensors(const AttentionOptions& options, Exact d_model) const override;  // the biases
-  ProjectionProducts products(const AttentionOptions& options, Exact d_model,
-                              const AttentionExtent& extent) const override;
-
   // MACs: 2(H + G)Tde. Floats: 2(H + G)Te; with other widths than e, their sum. Relative positions: 2CTdHe MACs, 2CTHe
   // floats (SwitchHead Eq. 11, 12).
   PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const override;
   PaperTerms paper_positions(const AttentionOptions& options, const PaperSizes& sizes) const override;
 
-  Exact cache_elements(const AttentionOptions& a) const override { return keys_and_value(a); }
   std::int64_t d_head_step() const override { return 4; }  // the papers' expert kernels require multiples of 4
 };
 
@@ -75,20 +60,12 @@ class ScoreMatrix : public ScorePart {
   bool is_bilinear() const override { return true; }
   bool is_normalised() const override { return true; }
 
-  Sizes tensors(const AttentionOptions&, Exact, Exact) const override { return {}; }
-
-  // Per head: T S e for each key of a position and T S w for the value. Masked pairs are counted.
-  Exact products(const AttentionOptions& a, Exact, const AttentionExtent& extent) const override {
-    return extent.queries * extent.sources * a.attention_matrices() * channels(a);
-  }
-
   // There are R + 1 matrices: C T^2 H (R e + w) MACs, (R + 1) C T^2 H floats.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact pairs = a.projection->paper_pairs(a, z);
     return {.macs = pairs * channels(a), .memory = pairs * (Exact(a.key_components()) + 1)};
   }
 
-  std::optional<Exact> state_elements(const AttentionOptions&) const override { return std::nullopt; }
   bool keeps_width() const override { return false; }
 
  private:
@@ -100,9 +77,6 @@ void describe_key_mixture(Fields& fields, AttentionOptions& options);
 void check_prior(const Checker& check, const AttentionOptions& options);
 // Throws UserError if prior_update = "soft_e", which requires the Gaussian mixture.
 void check_no_soft_e(const Checker& check, const AttentionOptions& options);
-
-// Tensor elements: R G e for the shifts; R, R G or R G S for a prior learned by gradient.
-Sizes key_mixture_tensors(const AttentionOptions& options, Exact sources);
 
 // Returns the cost, in the paper's accounting, of the keys beyond one per position. Separate keys are projected; all
 // keys are stored.

@@ -37,26 +37,8 @@ class SharedAndRouted : public detail::HeadProjections {
     return {example("shared_and_routed", 2), example("shared_and_routed, one shared head", 1)};
   }
 
+  bool routes(const AttentionOptions&) const override { return true; }
   std::int64_t router_width(const AttentionOptions& a) const override { return a.n_heads - shared(a); }
-
-  // The three routers: E scores for the routed heads, s for the shared heads if there are several, and 2 for the shares
-  // of shared and routed heads if there are shared ones.
-  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    Sizes routers = {d * router_width(a)};
-    if (shared(a) > 1) {
-      routers.push_back(d * shared(a));
-    }
-    if (shared(a) > 0) {
-      routers.push_back(d * 2);
-    }
-    return HeadProjections::other_tensors(a, d) + routers;
-  }
-
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    ProjectionProducts macs = HeadProjections::products(a, d, extent);
-    macs.selection = extent.queries * d * scores(a);
-    return macs;
-  }
 
   // The scores, and the multiplication of the head outputs by the gates, add (E + s + 2)dT + HTe MACs and (E + s + 2)T
   // floats to dense heads.

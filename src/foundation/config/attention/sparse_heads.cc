@@ -46,23 +46,11 @@ class SparseHeads : public ProjectionPart {
              }}};
   }
 
+  bool routes(const AttentionOptions&) const override { return true; }
   std::int64_t kv_heads(const AttentionOptions& a) const override { return computed_heads(a); }
   std::int64_t computed_heads(const AttentionOptions& a) const override { return a.n_heads + dense(a); }
   std::int64_t position_heads(const AttentionOptions& a) const override { return computed_heads(a); }
   std::int64_t all_heads(const AttentionOptions& a) const override { return computed_heads(a); }
-
-  Sizes matrices(const AttentionOptions& a, Exact d) const override {
-    return Sizes(4, d * computed_heads(a) * a.d_head);
-  }
-  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    const Exact biases = Exact(computed_heads(a)) * a.d_head;
-    return Sizes{d * a.n_heads} + (a.bias ? Sizes{biases, biases, biases, d} : Sizes());
-  }
-
-  // All tokens of all heads are computed.
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    return {.projections = detail::projection_macs(a, d, extent), .selection = extent.queries * d * a.n_heads};
-  }
 
   // 4(Nk + DT)de + NdT MACs, 4(Nk + DT)e + NT floats.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
@@ -78,8 +66,6 @@ class SparseHeads : public ProjectionPart {
     const Exact k = chosen(a, z.t);
     return k * k * a.n_heads + z.t * z.s * dense(a);
   }
-
-  Exact cache_elements(const AttentionOptions&) const override { return 0; }  // does not decode
 
   bool attends_everywhere() const override { return false; }
   bool starts_truncated() const override { return true; }

@@ -37,29 +37,11 @@ class TiedHeads : public detail::HeadProjections {
   bool has_head_matrices() const override { return false; }
   bool starts_truncated() const override { return true; }
 
-  // Queries and output: H d e each. Values: G d e. The shared half of the keys: d e/2.
-  Sizes matrices(const AttentionOptions& a, Exact d) const override {
-    const Exact queries = d * a.n_heads * a.d_head;
-    return {queries, d * (a.d_head / 2), d * a.kv_heads() * a.d_head, queries};
-  }
-  // The biases.
-  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    return a.bias ? Sizes{Exact(a.n_heads) * a.d_head, a.d_head / 2, Exact(a.kv_heads()) * a.d_head, d} : Sizes();
-  }
-
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    return {.projections = extent.queries * d * a.n_heads * a.d_head * 2 + extent.sources * d * cache_elements(a)};
-  }
   // MACs: all matrices for T tokens. Floats: q, the states, the shared half of the keys, and o of T tokens.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    return {.macs = z.t * sum_of(matrices(a, z.d)),
-            .memory = z.t * (Exact(a.n_heads) * a.d_head * 2 + cache_elements(a))};
+    const Exact channels = Exact(a.n_heads) * a.d_head * 2 + Exact(a.kv_heads()) * a.d_head + a.d_head / 2;
+    return {.macs = z.t * z.d * channels, .memory = z.t * channels};
   }
-  // G e + e/2.
-  Exact cache_elements(const AttentionOptions& a) const override {
-    return Exact(a.kv_heads()) * a.d_head + a.d_head / 2;
-  }
-
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} ({} tied kv)", a.n_heads, a.kv_heads());
   }

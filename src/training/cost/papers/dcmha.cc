@@ -3,7 +3,7 @@
 #include "figures.h"
 #include "headroom/config/attention/composition_options.h"
 #include "training/cost/cost.h"
-#include "training/cost/model_parts.h"
+#include "training/cost/count.h"
 
 namespace headroom::cost::detail {
 
@@ -15,8 +15,16 @@ double share(Exact part, Exact whole) {
   return static_cast<double>(part.value()) / static_cast<double>(whole.value());
 }
 
-Exact compose_parameters(const ModelOptions& model) {
-  return sum_of(model.attention.composition->tensors(model.attention, model.d_model));
+Exact attention_macs(const ModelOptions& model) {
+  return forward_macs(*on_meta_device(model), 1).layers.front().attention;
+}
+
+// Returns what dynamic composition adds to `count` of a layer.
+template <class Count>
+Exact added_by_composition(const ModelOptions& model, const Count& count) {
+  ModelOptions plain = model;
+  plain.attention.composition = "none";
+  return count(model) + -count(plain).value();
 }
 
 // Table 2. The printed ratios follow the formulas in its last row, which omit terms of the order of R / e. The remark
@@ -34,7 +42,8 @@ void add_ratios(Figures& figures) {
                            {"6.9B", "dcmha/6b9_dcformer_pp", 4096, "", "2.4%"},
                            {"6.9B", "dcmha/6b9_dcformer_pp", 8192, "", "3.3%"}};
   for (const Row& row : kRows) {
-    const ModelOptions model = model_of(row.recipe, {fmt::format("model.context_length={}", row.length)});
+    const ModelOptions model =
+        model_of(row.recipe, {fmt::format("model.context_length={}", row.length), "model.n_layers=1"});
     const Exact d = model.d_model, s = row.length;
     const double rank = static_cast<double>(model.attention.of<config::CompositionOptions>().compose_rank),
                  e = static_cast<double>(model.attention.d_head);
@@ -44,11 +53,10 @@ void add_ratios(Figures& figures) {
       figures.push_back(
           because(ratio(name + ": (2R+1)/(3e)", "extra_parameters", row.parameters, (2 * rank + 1) / (3 * e)),
                   fmt::format("in full, (8dHR + 16H^2R^2 + 4dH)/(12d^2): {:.2f}%",
-                              100 * share(compose_parameters(model), d * d * 12))));
+                              100 * share(added_by_composition(model, attention_parameters), d * d * 12))));
     }
-    const AttentionExtent span{.queries = s, .sources = s, .causal = true, .self = true};
     // The paper also counts the elementwise application of the gates, once per side and stage.
-    const Exact extra = attention_products(model.attention, d, span).composition + s * s * model.attention.n_heads * 4;
+    const Exact extra = added_by_composition(model, attention_macs) + s * s * model.attention.n_heads * 4;
     figures.push_back(
         because(ratio(name + ": 4(2R+1)(1+rho)/((12+rho)e)", "extra_flops", row.flops,
                       4 * (2 * rank + 1) * (1 + rho) / ((12 + rho) * e)),

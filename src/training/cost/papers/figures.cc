@@ -4,6 +4,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "training/cost/count.h"
 
 namespace headroom::cost {
 
@@ -88,6 +89,18 @@ namespace detail {
 
 config::ModelOptions model_of(const std::string& recipe, const std::vector<std::string>& changes) {
   return config::load_config(recipe, changes).model;
+}
+
+Exact attention_parameters(const config::ModelOptions& model) {
+  const std::unique_ptr<models::Model> built = on_meta_device(model);
+  Exact n = 0;
+  for (const nn::Parameter& parameter : built->parameters().all()) {
+    const std::string_view name = parameter.name;
+    n += name.starts_with("layer0.attention.") || name.starts_with("encoder.layer0.attention.")
+             ? parameter.tensor.numel()
+             : 0;
+  }
+  return n;
 }
 
 PaperFigure count(std::string row, std::string quantity, std::string printed, Exact computed, Digits digits) {

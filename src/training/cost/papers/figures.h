@@ -57,6 +57,9 @@ Figures mgk_figures();
 // Returns the model of a shipped recipe with `changes` applied.
 config::ModelOptions model_of(const std::string& recipe, const std::vector<std::string>& changes = {});
 
+// Returns the number of parameters in the first attention layer.
+Exact attention_parameters(const config::ModelOptions& model);
+
 PaperFigure count(std::string row, std::string quantity, std::string printed, Exact computed,
                   Digits digits = Digits::nearest);
 PaperFigure ratio(std::string row, std::string quantity, std::string printed, double computed);

@@ -2,7 +2,6 @@
 
 #include "figures.h"
 #include "training/cost/cost.h"
-#include "training/cost/model_parts.h"
 
 namespace headroom::cost::detail {
 
@@ -48,8 +47,7 @@ void add_appendix(Figures& figures) {
                                   n * h * d * (2 * (h / m) * d - 1)),
                           attention_operations(z, h / m, m)));
   const auto parameters = [&](const char* recipe, const std::vector<std::string>& changes) {
-    const ModelOptions model = model_of(recipe, changes);
-    return attention_parameters(model.attention, model.d_model, model.context_length);
+    return attention_parameters(model_of(recipe, changes));
   };
   figures.push_back(count("Softmax, 3HDDx + (HD)^2, " + sizes, "attention_parameters",
                           printed(3 * h * d * d_x + h * d * h * d), parameters("mgk/wt103_small_softmax_h8", {})));

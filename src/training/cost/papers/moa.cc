@@ -3,7 +3,7 @@
 #include "figures.h"
 #include "headroom/config/attention/routing_options.h"
 #include "training/cost/cost.h"
-#include "training/cost/model_parts.h"
+#include "training/cost/count.h"
 
 namespace headroom::cost::detail {
 
@@ -14,24 +14,14 @@ namespace {
 // MACs of linear layers and routers. The authors' counter (PTFLOPS) misses matmuls of two activations: scores and
 // weighted values.
 Exact linear_layer_macs(const ModelOptions& model) {
-  Exact macs = 0;
-  for (const Stack& stack : stacks_of(model)) {
-    for (std::size_t i = 0; i < stack.spans.size(); ++i) {
-      const AttentionProducts products = attention_products(stack.attentions[i], model.d_model, stack.spans[i]);
-      macs += stack.layers * (products.projections + products.selection);
-    }
-  }
-  const ExecutedCost cost = executed_cost(model, 1);
-  return macs + cost.mlp_macs + cost.head_macs;
+  const ForwardMacs forward = forward_macs(*on_meta_device(model), 1);
+  const LayerMacs layers = forward.sum();
+  return layers.attention + layers.mlp + forward.head + -layers.pairs.value();
 }
 
 // The authors' counter also counts one operation per ReLU element.
 Exact relus(const ModelOptions& model) {
-  Exact n = 0;
-  for (const Stack& stack : stacks_of(model)) {
-    n += stack.layers * stack.tokens * model.mlp.d_hidden;
-  }
-  return n;
+  return (Exact(model.n_layers) + model.decoder_layers()) * model.context_length * model.mlp.d_hidden;
 }
 
 // Appendix E: 10 source and 10 target tokens, and a vocabulary of 32,000 for every language.
@@ -141,25 +131,26 @@ void add_masked(Figures& figures) {
 // Eq. 18 to 20 as printed, for the base model and 128 tokens, next to our own counts. The equations include only one of
 // the two T x T matmuls, and no router.
 void add_equations(Figures& figures) {
-  const AttentionExtent span{.queries = 128, .sources = 128, .causal = true, .self = true};
   const std::int64_t t = 128, d_m = 512;
-  const auto without_router = [&](const AttentionOptions& a) {
-    const AttentionProducts products = attention_products(a, d_m, span);
-    return Exact(products.projections.value() + products.scores.value() / 2);
+  const ModelOptions moa_model = model_of("moa/wmt14_ende_8k8e128d", {"model.context_length=128"}),
+                     mha_model = model_of("moa/wmt14_ende_base_dense", {"model.context_length=128"});
+  const AttentionOptions& moa = moa_model.attention;
+  const auto without_router = [&](const ModelOptions& model, std::int64_t router) {
+    const LayerMacs layer = forward_macs(*on_meta_device(model), 1).layers.front();
+    return Exact(layer.attention.value() - router - layer.pairs.value() / 2);
   };
-  const AttentionOptions moa = model_of("moa/wmt14_ende_8k8e128d").attention;
-  const AttentionOptions mha = model_of("moa/wmt14_ende_base_dense").attention;
   const std::int64_t k = moa.of<config::RoutingOptions>().top_k, n_experts = moa.of<config::RoutingOptions>().n_experts,
                      d_h = moa.d_head;
   const auto printed = [](std::int64_t value) { return fmt::format("{}", value); };
   figures.push_back(count("Eq. 18: kT^2 d_h + 2(k+1)T d_h d_m", "attention_macs",
-                          printed(k * t * t * d_h + 2 * (k + 1) * t * d_h * d_m), without_router(moa)));
+                          printed(k * t * t * d_h + 2 * (k + 1) * t * d_h * d_m),
+                          without_router(moa_model, t * n_experts * d_m)));
   figures.push_back(count("Eq. 19: T^2 d_m + 4T d_m^2", "attention_macs", printed(t * t * d_m + 4 * t * d_m * d_m),
-                          without_router(mha)));
+                          without_router(mha_model, 0)));
   figures.push_back(count("Eq. 20: (2E+2) d_h d_m", "attention_parameters", printed((2 * n_experts + 2) * d_h * d_m),
-                          Exact(attention_parameters(moa, d_m, t).value() - n_experts * d_m)));
+                          Exact(attention_parameters(moa_model).value() - n_experts * d_m)));
   figures.push_back(
-      count("Eq. 20: 4 d_m^2", "attention_parameters", printed(4 * d_m * d_m), attention_parameters(mha, d_m, t)));
+      count("Eq. 20: 4 d_m^2", "attention_parameters", printed(4 * d_m * d_m), attention_parameters(mha_model)));
 }
 
 }  // namespace

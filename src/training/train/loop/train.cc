@@ -22,7 +22,7 @@
 #include "start.h"
 #include "step_time.h"
 #include "training/cost/cost.h"
-#include "training/cost/ranks.h"
+#include "training/parallel/shards.h"
 #include "training/tasks/task.h"
 #include "training/train/ranks/gradient_reducer.h"
 #include "training/train/record/writer.h"
@@ -62,7 +62,7 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
   }
   config::Precision& precision = config.train.precision;
   precision = models::resolve(precision, models::resolve(config.train.device));
-  cost::raise_accumulators(config.train, group.size());  // at least one for each rank
+  parallel::raise_accumulators(config.train, group.size());  // at least one for each rank
   if (resumed) {
     if (config.vocabulary_follows_tokenizer) {
       config.model.vocabulary_size = resumed->checkpoint.config.model.vocabulary_size;

@@ -106,7 +106,7 @@ at::Tensor OwnPasses::forward(std::int64_t micro_batch) {
 }
 
 std::vector<MicroBatchRange> ranges_of(const config::TrainOptions& options, int rank, int ranks) {
-  const std::int64_t accumulators = cost::accumulators_of(options), micro_batches = options.accumulate / accumulators;
+  const std::int64_t accumulators = parallel::accumulators_of(options), micro_batches = options.accumulate / accumulators;
   std::vector<MicroBatchRange> ranges;
   for (std::int64_t first = 0; first < accumulators; first += ranks) {
     const std::int64_t own = first + rank;
@@ -123,7 +123,7 @@ std::unique_ptr<GradientReducer> local_reducer(models::Model& model, const confi
 
 std::unique_ptr<GradientReducer> make_gradient_reducer(models::Model& model, const config::TrainOptions& options,
                                                        parallel::GlooGroup& group) {
-  const std::int64_t accumulators = cost::accumulators_of(options);
+  const std::int64_t accumulators = parallel::accumulators_of(options);
   const bool as_autograd = accumulators == 1 || accumulators == options.accumulate;
   return group.size() == 1 && as_autograd ? local_reducer(model, options) : ordered_reducer(model, options, group);
 }

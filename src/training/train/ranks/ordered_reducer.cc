@@ -32,7 +32,7 @@ class OrderedReducer : public GradientReducer {
       : parameters_(model.parameters()),
         group_(group),
         options_(options),
-        accumulators_(cost::accumulators_of(options)),
+        accumulators_(parallel::accumulators_of(options)),
         micro_batches_(options.accumulate / accumulators_),
         ranges_(ranges_of(options, group.rank(), group.size())),
         rounds_(std::ssize(ranges_)),

@@ -7,7 +7,7 @@
 
 namespace headroom::train {
 
-static_assert(cost::kShardUnit % ops::kSquareBlock == 0, "the bits of the gradient norm would depend on the shards");
+static_assert(parallel::kShardUnit % ops::kSquareBlock == 0, "the bits of the gradient norm would depend on the shards");
 
 bool is_whole(const Shard& shard, const at::Tensor& tensor) {
   return shard.count() == tensor.numel();
@@ -18,12 +18,12 @@ at::Tensor view_of(const at::Tensor& tensor, const Shard& shard) {
 }
 
 std::vector<Shard> all_shards(const nn::Parameters& parameters, config::Optimizer optimizer, int ranks) {
-  std::vector<cost::ShardedTensor> tensors;
+  std::vector<parallel::ShardedTensor> tensors;
   for (const nn::Parameter& parameter : parameters.all()) {
     tensors.push_back({.elements = parameter.tensor.numel(),
                        .elementwise = config::is_elementwise(optimizer, parameter.hidden.has_value())});
   }
-  return cost::assign_shards(tensors, ranks);
+  return parallel::assign_shards(tensors, ranks);
 }
 
 std::vector<Shard> owned_shards(const nn::Parameters& parameters, config::Optimizer optimizer,
@@ -42,7 +42,7 @@ Layout::Layout(std::vector<Shard> of_all, int ranks) : shards(std::move(of_all))
   }
   first.push_back(shards.size());
   places.resize(first.size() - 1);
-  const std::int64_t most = cost::bucket_elements(ranks);
+  const std::int64_t most = parallel::bucket_elements(ranks);
   const auto add_if = [&](auto&& condition) {
     for (std::size_t i = places.size(); i-- > 0;) {
       const Shard* const begin = shards.data() + first[i];
@@ -78,12 +78,12 @@ void Layout::add(const Shard* first, const Shard* end, std::int64_t most) {
   for (std::size_t b = place.first_bucket; b < place.end_bucket; ++b) {
     ++buckets[b].parameters;
   }
-  elements += cost::aligned(place.count);
+  elements += parallel::aligned(place.count);
 }
 
 // Adds the shard to the last bucket if it fits there entirely, else opens as many buckets as the shard needs.
 void Layout::add_to_buckets(const Shard& shard, std::int64_t begin, std::int64_t most) {
-  const std::int64_t end = begin + cost::aligned(shard.end);
+  const std::int64_t end = begin + parallel::aligned(shard.end);
   for (std::int64_t at = begin + shard.begin; at < end; at = buckets.back().end) {
     const bool fits = !buckets.empty() && buckets.back().owner == shard.owner && end - buckets.back().begin <= most;
     if (!fits) {

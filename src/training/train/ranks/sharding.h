@@ -11,17 +11,17 @@
 #include "headroom/config/run_options.h"
 #include "headroom/core/process_group.h"
 #include "headroom/nn/parameters.h"
-#include "training/cost/ranks.h"
+#include "training/parallel/shards.h"
 
 namespace headroom::train {
 
-using cost::Shard;  // Shard::tensor is the parameter's index
+using parallel::Shard;  // Shard::tensor is the parameter's index
 
 // Returns the tensor itself if the shard covers it, else a flat view of the shard. The tensor must be contiguous.
 at::Tensor view_of(const at::Tensor& tensor, const Shard& shard);
 bool is_whole(const Shard& shard, const at::Tensor& tensor);
 
-// Returns the shards of all parameters, in order, assigned to this number of ranks (cost::assign_shards). A single rank
+// Returns the shards of all parameters, in order, assigned to this number of ranks (parallel::assign_shards). A single rank
 // owns all parameters, uncut. Identical on all ranks.
 std::vector<Shard> all_shards(const nn::Parameters& parameters, config::Optimizer optimizer, int ranks);
 // Returns those that this rank owns.
@@ -35,7 +35,7 @@ struct Layout {
     std::int64_t begin = 0, count = 0;
     std::size_t first_bucket = 0, end_bucket = 0;
   };
-  struct Bucket {  // elements of one owner that are sent together, at most cost::bucket_elements()
+  struct Bucket {  // elements of one owner that are sent together, at most parallel::bucket_elements()
     int owner = 0;
     std::int64_t begin = 0, end = 0;
     std::int64_t parameters = 0;  // number of parameters in it

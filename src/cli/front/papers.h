@@ -9,7 +9,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 
-namespace headroom::cost {
+namespace headroom::cli {
 
 struct PaperItem {
   std::string item;     // "Table 3", "Figure 2", "Section 3.5"; recipes refer to it in `table`
@@ -36,4 +36,4 @@ std::vector<std::string> commands_of(const PaperItem& item);
 // [{paper, title, items: [{item, shows, recipes, how, commands}]}]
 Json papers_json(const std::vector<Paper>& papers, const std::vector<config::Recipe>& recipes);
 
-}  // namespace headroom::cost
+}  // namespace headroom::cli

@@ -10,7 +10,7 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 
-namespace headroom::cost {
+namespace headroom::cli {
 
 extern const std::string_view kPapersMd;  // docs/papers.md, embedded by the build
 
@@ -121,4 +121,4 @@ Json papers_json(const std::vector<Paper>& papers, const std::vector<config::Rec
   return list;
 }
 
-}  // namespace headroom::cost
+}  // namespace headroom::cli
