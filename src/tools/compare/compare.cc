@@ -14,7 +14,7 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
-#include "tools/compare/report/formatting.h"
+#include "tools/compare/formatting.h"
 #include "tools/compare/report/sections.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
@@ -102,15 +102,14 @@ void check_test(const CompareRequest& request, const config::Config& config, con
 // train; the leading rank does the rest.
 CompareResult run_study(ComparisonRecord record, const CompareRequest& request) {
   const fs::path &out = request.out, &cache = request.cache;
-  parallel::GlooGroup* const group = request.group;  // may be null
-  const bool leads = group == nullptr || group->leads();
+  const bool leads = request.group->leads();
   check_choices(record.plan);
   check_seeds(record.plan);
   train::refuse_others(out, train::FolderKind::comparison, "a comparison");
   check_overwrite(record, out);
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
-  Runs runs(task, cache, group);
+  Runs runs(task, cache, request.group);
   const std::unique_ptr<FolderLock> lock = leads ? std::make_unique<FolderLock>(out) : nullptr;
   check_folders(record.plan);
   if (leads) {
@@ -128,9 +127,7 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
     }
     write_record(record, out);
   }
-  if (group != nullptr) {
-    group->gather("");  // no rank trains before the checks have passed
-  }
+  request.group->gather("");  // no rank trains before the checks have passed
   const Outcome outcome = execute(record.plan, runs);
   if (!outcome.interrupted && !request.test.empty()) {
     test_runs(record.plan, request, runs);

@@ -7,47 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "request.h"
 #include "tools/compare/figures/result.h"
 
 namespace headroom::compare {
 
-inline constexpr const char* kPageFile = "report.html";  // in the folder that it shows
 inline constexpr const char* kLookupFolder = "lookups";  // in the demo's folder
-
-struct NamedConfig {
-  std::string name;  // unique and without '/', because it is also the name of the run folder
-  config::Config config;
-  std::string family = {};  // the family of model sizes (scaling.h); empty: none
-};
-
-// Loads each config with config::load_config and names it after its file: "mine/dense_h8.toml" and
-// "demo/dense_h8" both become "dense_h8". Files of the same name are prefixed with their folder's name: "a.dense",
-// "b.dense".
-std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_recipes,
-                                      const std::vector<std::string>& overrides = {});
-
-// Like load_configs(), for families of model sizes, each "NAME=CONFIG,CONFIG,...".
-std::vector<NamedConfig> load_families(const std::vector<std::string>& families,
-                                       const std::vector<std::string>& overrides = {});
-
-struct CompareRequest {
-  // The first config is the baseline. Families: at least two, each with at least two different amounts of training
-  // compute. A sweep: one config.
-  std::vector<NamedConfig> configs;
-  std::int64_t seeds = 1;  // compared runs per model or combination, with consecutive seeds from train.seed on
-  // A comparison tunes each model over all combinations of these values; a sweep has one run for each combination.
-  std::vector<Variation> variations;
-  std::filesystem::path out;         // run folders (layout: plan.h) and out/report.html
-  std::filesystem::path cache;       // prepared data
-  std::vector<std::string> test;     // files: test data for the compared runs; empty: none
-  std::vector<std::string> prompts;  // for the sample texts; empty: the start of the validation data
-  std::int64_t sample_tokens = 120;
-  std::string title = "Comparison";
-  std::string about;    // description of the comparison, shown on the page
-  std::string command;  // the command line, shown on the page
-  Kind kind = Kind::comparison;
-  parallel::GlooGroup* group = &parallel::default_group();  // ranks that train each run together
-};
 
 // Trains every model with its first seed and every combination of tuned values, and selects the combination with the
 // best headline figure (TrainResult::figures()). Then trains all models with the second seed, and so on. If several
@@ -93,16 +58,6 @@ CompareResult overlay(const std::vector<std::filesystem::path>& folders, const s
 // Returns the runs in the folder and its subfolders, sorted by path and named by it. Leaves out unreadable runs with a
 // warning. Throws UserError if there is no run.
 std::vector<ComparedRun> list_runs(const std::filesystem::path& folder);
-
-// Names the run with the best headline figure, its difference from the first run (from the runner-up if the first is
-// best) and the difference in cost. With several seeds, a difference counts only if its 95% interval excludes zero.
-Conclusion conclude(const std::vector<ComparedRun>& runs);
-
-// Like conclude(), for a sweep's runs, best first.
-Conclusion conclude_sweep(const std::vector<ComparedRun>& runs);
-
-// Like conclude(), for the demo's three runs: SwitchHead against both dense models.
-Conclusion conclude_demo(const std::vector<ComparedRun>& runs);
 
 // Returns aligned plain text with one line per run; relative figures are relative to the first run.
 std::string render_table(const CompareResult& result);

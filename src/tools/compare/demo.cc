@@ -13,7 +13,7 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "tools/compare/figures/conclusions.h"
-#include "tools/compare/report/formatting.h"
+#include "tools/compare/formatting.h"
 #include "training/cost/cost.h"
 #include "training/cost/match.h"
 #include "training/train/loop/step_time.h"

@@ -10,7 +10,7 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/compare/report/formatting.h"
+#include "tools/compare/formatting.h"
 
 namespace headroom::trial {
 namespace {

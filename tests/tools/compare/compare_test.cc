@@ -12,7 +12,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/open_model.h"
-#include "tools/compare/report/formatting.h"
+#include "tools/compare/formatting.h"
 #include "training/train/loop/train.h"
 
 namespace headroom::compare {

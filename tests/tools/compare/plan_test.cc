@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "tools/compare/compare.h"
@@ -19,19 +21,17 @@ TEST(Combinations, TheLastChangesFastest) {
   EXPECT_EQ(all[2], (Values{{"a", "2"}, {"b", "x"}}));
 }
 
-TEST(FolderName, DoesNotDependOnTheOrderOfKeys) {
-  EXPECT_EQ(folder_name({}), "");
-  EXPECT_EQ(folder_name({{"b", "2"}, {"a", "1e-05"}}), "a=1e-05,b=2");
-  EXPECT_EQ(folder_name({{"a", "1e-05"}, {"b", "2"}}), "a=1e-05,b=2");
-}
-
-TEST(FolderName, DistinguishesAnyValues) {
-  const std::string one = folder_name({{"data.train", "[\"../x y\"]"}}),
-                    other = folder_name({{"data.train", "[\"../x/y\"]"}});
-  EXPECT_NE(one, other);
-  for (const std::string& name : {one, other, folder_name({{"a", std::string(500, 'v')}})}) {
-    EXPECT_EQ(name.find_first_of("/ \"'[]"), std::string::npos) << name;
+TEST(Plan, FolderNamesDistinguishAnyValues) {
+  CompareRequest request;
+  request.configs = {{"a", {}}};
+  request.variations = {{"train.sample_prompt", {"../x y", "../x/y", std::string(500, 'v')}}};
+  std::set<std::string> names;
+  for (const PlannedRun& choice : plan_comparison(request).models.at(0).choices) {
+    EXPECT_EQ(choice.folder.parent_path(), "a");
+    const std::string name = choice.folder.filename();
+    EXPECT_EQ(name.find_first_of(" \"'[]"), std::string::npos) << name;
     EXPECT_LE(name.size(), 140u);
+    EXPECT_TRUE(names.insert(name).second) << name;
   }
 }
 

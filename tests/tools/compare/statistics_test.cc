@@ -38,6 +38,7 @@ TEST(Student, QuantilesAreThoseOfTheTables) {
                              {0.9995, 1, 636.6192488},
                              {0.9, 1, 3.0776835},
                              {0.75, 12, 0.6954829},
+                             {0.975, 100000, 1.9599877},
                              {0.5, 4, 0.0}}) {
     EXPECT_NEAR(student_quantile(known.probability, known.degrees), known.t, 2e-7 * std::max(1.0, known.t))
         << known.probability << " with " << known.degrees;
@@ -45,19 +46,8 @@ TEST(Student, QuantilesAreThoseOfTheTables) {
   }
 }
 
-TEST(Student, ProbabilityIsTheQuantilesInverse) {
-  EXPECT_DOUBLE_EQ(student_probability(0.0, 3), 0.5);
-  EXPECT_NEAR(student_probability(1.0, 1), 0.75, 1e-15) << "Cauchy's distribution";
-  EXPECT_NEAR(student_probability(2.0, 2), 0.5 + 1.0 / std::sqrt(6.0), 1e-15) << "t / (2 sqrt(2 + t^2))";
-  for (int degrees = 1; degrees < 40; ++degrees) {
-    EXPECT_NEAR(student_probability(student_quantile(0.83, degrees), degrees), 0.83, 1e-12) << degrees;
-    EXPECT_NEAR(student_probability(-1.7, degrees) + student_probability(1.7, degrees), 1.0, 1e-14);
-  }
-  EXPECT_NEAR(student_quantile(0.975, 100000), 1.9599640, 1e-4) << "the normal distribution's";
-}
-
 TEST(Student, RefusesInvalidArguments) {
-  EXPECT_THROW(student_probability(1.0, 0), Error);
+  EXPECT_THROW(student_quantile(0.9, 0), Error);
   for (const double probability : {0.0, 1.0, -1.0, std::nan("")}) {
     EXPECT_THROW(student_quantile(probability, 2), Error) << probability;
   }

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "example.h"
-#include "tools/compare/report/formatting.h"
+#include "tools/compare/formatting.h"
 
 namespace headroom::compare {
 

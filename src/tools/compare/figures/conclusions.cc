@@ -11,7 +11,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "scaling.h"
-#include "tools/compare/report/formatting.h"
+#include "tools/compare/formatting.h"
 
 namespace headroom::compare {
 namespace {

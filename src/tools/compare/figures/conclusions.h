@@ -8,10 +8,20 @@
 #include <string_view>
 #include <vector>
 
+#include "result.h"
 #include "statistics.h"
-#include "tools/compare/compare.h"
 
 namespace headroom::compare {
+
+// Names the run with the best headline figure, its difference from the first run (from the runner-up if the first is
+// best) and the difference in cost. With several seeds, a difference counts only if its 95% interval excludes zero.
+Conclusion conclude(const std::vector<ComparedRun>& runs);
+
+// Like conclude(), for a sweep's runs, best first.
+Conclusion conclude_sweep(const std::vector<ComparedRun>& runs);
+
+// Like conclude(), for the demo's three runs: SwitchHead against both dense models.
+Conclusion conclude_demo(const std::vector<ComparedRun>& runs);
 
 // Returns sentences on what else differs between the runs: data, budget, training except for the keys in `expected`,
 // sizes, machines; and on small validation data and best values at the edge of those tried.

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "foundation/core/text/format.h"
+#include "result.h"
 #include "statistics.h"
-#include "tools/compare/compare.h"
-#include "tools/compare/report/formatting.h"
+#include "tools/compare/formatting.h"
 #include "tools/compare/run/checks.h"
 #include "training/cost/cost.h"
 

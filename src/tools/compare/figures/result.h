@@ -11,20 +11,16 @@
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "scaling.h"
-#include "training/parallel/gloo_group.h"
+#include "tools/compare/request.h"
 #include "training/tasks/task.h"
 #include "training/train/record/run_folder.h"
 
 namespace headroom::compare {
 
-using config::Variation;
 using train::Origin;
 using train::RunLog;
 using train::SampleText;
 using train::TrainedRun;
-
-// Keys and their values in one run, formatted as by config::flatten.
-using Values = std::vector<std::pair<std::string, std::string>>;
 
 // One combination of tuned values and its headline figure with ComparedRun::tuning_seed; NaN if the run diverged.
 struct TuningResult {
@@ -32,11 +28,6 @@ struct TuningResult {
   double headline = 0.0;
   bool chosen = false;
 };
-
-// Whether `one` is strictly better; false if either is NaN.
-inline bool is_better(const tasks::FigureKind& kind, double one, double other) {
-  return kind.better == tasks::Better::higher ? one > other : one < other;
-}
 
 // One model of a comparison.
 struct ComparedRun {
@@ -69,23 +60,6 @@ struct ComparedRun {
   double peak_memory_bytes() const;  // maximum over the seeds
 };
 
-// The kind of command that produced a result; determines what the page shows.
-enum class Kind {
-  comparison,  // several models
-  demo,        // the demo's three models
-  sweep,       // one model with combinations of values
-  run,         // a single training run
-};
-
-}  // namespace headroom::compare
-
-namespace headroom::config {
-template <>
-inline constexpr EnumNames kEnumNames<compare::Kind> = {"comparison", "demo", "sweep", "run"};
-}  // namespace headroom::config
-
-namespace headroom::compare {
-
 struct CompareResult {
   Kind kind = Kind::comparison;
   std::string title, about, command;
@@ -103,5 +77,11 @@ struct CompareResult {
   std::string failure;       // name and error of the first run that diverged, tuning aside; empty: none
   bool interrupted = false;  // Ctrl-C: the same request resumes; the page was not written
 };
+
+struct ComparisonRecord;  // run/comparison_file.h
+class Runs;               // run/execution.h
+
+// Returns the result of all finished runs of the plan, with a note that names the unfinished ones.
+CompareResult make_result(const ComparisonRecord& record, Runs& runs);
 
 }  // namespace headroom::compare

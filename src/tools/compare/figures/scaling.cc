@@ -13,8 +13,8 @@
 #include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
+#include "result.h"
 #include "statistics.h"
-#include "tools/compare/compare.h"
 #include "training/cost/cost.h"
 #include "training/train/loop/plan.h"
 

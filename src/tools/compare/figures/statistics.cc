@@ -27,6 +27,9 @@ double sample_deviation(const std::vector<double>& values) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
+namespace {
+
+// Returns P(T <= t), by the finite series for integer degrees (Abramowitz and Stegun 26.7.3 and 26.7.4).
 double student_probability(double t, int degrees) {
   if (degrees < 1) {
     fail("statistics: degrees of freedom must be at least 1, got {}", degrees);
@@ -43,6 +46,8 @@ double student_probability(double t, int degrees) {
   const double inside = odd ? 2.0 / std::numbers::pi * (theta + sine * sum) : sine * sum;
   return t < 0.0 ? 0.5 - inside / 2.0 : 0.5 + inside / 2.0;
 }
+
+}  // namespace
 
 double student_quantile(double probability, int degrees) {
   if (!(probability > 0.0 && probability < 1.0)) {

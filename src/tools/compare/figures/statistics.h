@@ -13,9 +13,8 @@ double mean(const std::vector<double>& values);
 // Returns the sample standard deviation, sqrt(sum (x - mean)^2 / (n - 1)); NaN for fewer than two values.
 double sample_deviation(const std::vector<double>& values);
 
-// Returns P(T <= t) for Student's t with `degrees` >= 1 degrees of freedom, by the finite series for integer degrees
-// (Abramowitz and Stegun 26.7.3 and 26.7.4). student_quantile() is its inverse for 0 < probability < 1.
-double student_probability(double t, int degrees);
+// Returns t such that P(T <= t) = probability, 0 < probability < 1, for Student's t with `degrees` >= 1 degrees of
+// freedom.
 double student_quantile(double probability, int degrees);
 
 struct Interval {

@@ -13,7 +13,7 @@
 #include "foundation/core/transformed.h"
 #include "scaling.h"
 #include "statistics.h"
-#include "tools/compare/report/formatting.h"
+#include "tools/compare/formatting.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"

@@ -5,13 +5,13 @@
 #include <map>
 #include <optional>
 
-#include "formatting.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"
 #include "tools/compare/figures/scaling.h"
+#include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
 
 namespace headroom::compare {

@@ -5,7 +5,6 @@
 #include <optional>
 #include <system_error>
 
-#include "formatting.h"
 #include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
@@ -13,6 +12,7 @@
 #include "headroom/core/files.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"
+#include "tools/compare/formatting.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "training/train/loop/start.h"

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <set>
 
-#include "formatting.h"
 #include "foundation/core/transformed.h"
 #include "foundation/draw/page.h"
 #include "headroom/core/files.h"
 #include "sections.h"
+#include "tools/compare/formatting.h"
 
 namespace headroom::compare {
 namespace {

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "formatting.h"
 #include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
@@ -18,6 +17,8 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "sections.h"
+#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/formatting.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
 

@@ -5,10 +5,10 @@
 #include <cctype>
 #include <cmath>
 
-#include "formatting.h"
 #include "foundation/core/transformed.h"
 #include "sections.h"
 #include "tools/compare/figures/statistics.h"
+#include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
 
 namespace headroom::compare {

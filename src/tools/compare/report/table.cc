@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "formatting.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "headroom/config/attention_part.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"
+#include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
 
 namespace headroom::compare {

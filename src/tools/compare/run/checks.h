@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "plan.h"
-#include "tools/compare/compare.h"
+#include "tools/compare/request.h"
 #include "training/tasks/task.h"
+#include "training/train/record/run_folder.h"
 
 namespace headroom::compare {
 

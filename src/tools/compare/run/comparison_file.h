@@ -13,8 +13,6 @@ namespace headroom::compare {
 
 inline constexpr const char* kRecordFile = train::kComparisonFile;
 
-class Runs;  // execution.h
-
 struct ComparisonRecord {
   Kind kind = Kind::comparison;
   std::string title, about, command;
@@ -38,8 +36,5 @@ std::optional<ComparisonRecord> record_in(const std::filesystem::path& out);
 // command, or models, seeds, keys or values that `next` lacks. `next` may add to the record. A missing or corrupt
 // record is ignored.
 void check_overwrite(const ComparisonRecord& next, const std::filesystem::path& out);
-
-// Returns the result of all finished runs of the plan, with a note that names the unfinished ones.
-CompareResult make_result(const ComparisonRecord& record, Runs& runs);
 
 }  // namespace headroom::compare

@@ -14,7 +14,7 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
-#include "tools/compare/report/formatting.h"
+#include "tools/compare/formatting.h"
 #include "training/train/loop/train.h"
 #include "training/train/record/writer.h"
 

@@ -11,8 +11,11 @@
 #include "plan.h"
 #include "training/parallel/gloo_group.h"
 #include "training/tasks/task.h"
+#include "training/train/record/run_folder.h"
 
 namespace headroom::compare {
+
+using train::TrainedRun;
 
 // Whether the planned run's folder contains a finished run with the same configuration.
 bool is_finished(const PlannedRun& run);

@@ -47,6 +47,20 @@ std::int64_t checked_seeds(std::int64_t seeds, const char* command) {
   return seeds;
 }
 
+// Returns "learning_rate=0.001,...": a folder name that is unique for the values.
+std::string folder_name(Values values) {
+  std::ranges::sort(values);
+  std::string exact;
+  for (const auto& [key, value] : values) {
+    exact += fmt::format("{}{}={}", exact.empty() ? "" : ",", key, value);
+  }
+  std::string name = plain_name(exact).substr(0, kLongestName);
+  if (name != exact) {
+    name += "-" + sha256_of(exact).substr(0, 8);
+  }
+  return name;
+}
+
 // Returns the run with `values`, which come from the command-line option `option`.
 PlannedRun with_values(const NamedConfig& model, const std::filesystem::path& folder, const Values& values,
                        const std::string& option) {
@@ -102,19 +116,6 @@ std::string plain_name(std::string text) {
     c = plain || std::string_view("._=,+-").find(c) != std::string_view::npos ? c : '_';
   }
   return text;
-}
-
-std::string folder_name(Values values) {
-  std::ranges::sort(values);
-  std::string exact;
-  for (const auto& [key, value] : values) {
-    exact += fmt::format("{}{}={}", exact.empty() ? "" : ",", key, value);
-  }
-  std::string name = plain_name(exact).substr(0, kLongestName);
-  if (name != exact) {
-    name += "-" + sha256_of(exact).substr(0, 8);
-  }
-  return name;
 }
 
 std::vector<std::string> keys_of(const std::vector<Variation>& variations) {

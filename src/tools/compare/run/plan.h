@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/compare/compare.h"
+#include "tools/compare/request.h"
 
 namespace headroom::compare {
 
@@ -70,8 +70,5 @@ std::string describe(const Values& values);
 
 // Returns the text with characters that a shell or a file system treats specially replaced by "_".
 std::string plain_name(std::string text);
-
-// Returns "learning_rate=0.001,...": a folder name that is unique for the values.
-std::string folder_name(Values values);
 
 }  // namespace headroom::compare

@@ -6,9 +6,10 @@
 
 #include "foundation/core/text/format.h"
 #include "foundation/draw/numbers.h"
-#include "tools/compare/figures/statistics.h"
 
 namespace headroom::compare {
+
+struct Interval;
 
 using draw::plain_number;
 using draw::short_number;

@@ -1,5 +1,7 @@
 #include "formatting.h"
 
+#include "tools/compare/figures/statistics.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
