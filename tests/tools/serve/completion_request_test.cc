@@ -1,8 +1,8 @@
-#include "tools/serve/api/completion_request.h"
+#include "tools/serve/engine/completion_request.h"
 
 #include <gtest/gtest.h>
 
-#include "tools/serve/api/json_fields.h"
+#include "tools/serve/json_fields.h"
 
 namespace headroom::serve {
 namespace completion_request_test {

@@ -2,10 +2,10 @@
 #include <unistd.h>
 
 #include "foundation/core/scratch_folder.h"
-#include "tools/serve/api/json_fields.h"
 #include "tools/serve/engine/metrics.h"
 #include "tools/serve/http/access.h"
 #include "tools/serve/http/connection.h"
+#include "tools/serve/json_fields.h"
 #include "tools/serve/serve.h"
 
 namespace headroom::serve {

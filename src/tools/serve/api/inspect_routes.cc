@@ -4,10 +4,10 @@
 #include <optional>
 
 #include "headroom/core/error.h"
-#include "json_fields.h"
 #include "routes.h"
 #include "tools/inspector/ablation.h"
 #include "tools/inspector/inspector.h"
+#include "tools/serve/json_fields.h"
 
 namespace headroom::serve {
 namespace {

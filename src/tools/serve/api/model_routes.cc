@@ -1,7 +1,7 @@
 // Routes of the models and their tokenizers: GET /v1/models, /v1/models/NAME and /tokenizer_info, POST /tokenize and
 // /detokenize. Routes of the server: GET /health and /metrics.
-#include "json_fields.h"
 #include "routes.h"
+#include "tools/serve/json_fields.h"
 
 namespace headroom::serve {
 namespace {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "choice.h"
+#include "completion_request.h"
 #include "served_model.h"
-#include "tools/serve/api/completion_request.h"
-#include "tools/serve/api/json_fields.h"
+#include "tools/serve/json_fields.h"
 
 namespace headroom::serve {
 

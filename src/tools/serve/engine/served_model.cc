@@ -9,7 +9,7 @@
 
 #include "foundation/core/text/utf8.h"
 #include "headroom/decode/generate.h"
-#include "tools/serve/api/json_fields.h"
+#include "tools/serve/json_fields.h"
 
 namespace headroom::serve {
 namespace {

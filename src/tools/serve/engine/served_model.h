@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "completion_request.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/huggingface.h"
 #include "headroom/store/open_model.h"
 #include "headroom/tokenizers/tokenizer.h"
-#include "tools/serve/api/completion_request.h"
 
 namespace headroom::serve {
 

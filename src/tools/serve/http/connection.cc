@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "foundation/core/text/utf8.h"
-#include "tools/serve/api/json_fields.h"
+#include "tools/serve/json_fields.h"
 
 namespace headroom::serve {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "connection.h"
-#include "tools/serve/api/json_fields.h"
+#include "tools/serve/json_fields.h"
 
 namespace headroom::serve {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "json_fields.h"
+#include "tools/serve/json_fields.h"
 
 namespace headroom::serve {
 namespace {
