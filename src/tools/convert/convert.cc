@@ -20,7 +20,10 @@
 #include "training/train/step/teacher.h"
 
 namespace headroom::convert {
+namespace {
 
+// Returns the source's config with the attention and MLP of `all` in the converted layers: `all` itself if these are
+// all layers, else with an entry of model.layers for each run of equal layers.
 config::Config mixed_config(const config::Config& source, const config::Config& all, const Layers& converted) {
   if (std::all_of(converted.begin(), converted.end(), [](bool is) { return is; })) {
     return all;
@@ -46,6 +49,7 @@ config::Config mixed_config(const config::Config& source, const config::Config& 
   return mixed;
 }
 
+// Returns a model of that config: layers of `all` where converted, everything else of the source.
 std::unique_ptr<models::Model> mixed_model(const config::Config& config, const models::Model& source,
                                            const models::Model& all, const Layers& converted) {
   const at::NoGradGuard guard;
@@ -59,6 +63,8 @@ std::unique_ptr<models::Model> mixed_model(const config::Config& config, const m
   }
   return model;
 }
+
+}  // namespace
 
 Layers choose_layers(std::int64_t n_layers, double budget, const std::function<double(const Layers&)>& loss,
                      std::vector<LayerLoss>& measured) {

@@ -185,10 +185,10 @@ void tune(Side& side, Trainer& trainer) {
   std::vector<double> next = {given, 0.5 * given, 2.0 * given};
   while (!next.empty() && tried.size() < kMostRates) {
     for (const double rate : std::exchange(next, {})) {
-      Side trial = side;
-      trial.named.config.train.learning_rate = rate;
-      tried[rate] = trainer.figure(trial, side.first_seed);
-      side.seconds = std::max(side.seconds, trial.seconds);
+      Side candidate = side;
+      candidate.named.config.train.learning_rate = rate;
+      tried[rate] = trainer.figure(candidate, side.first_seed);
+      side.seconds = std::max(side.seconds, candidate.seconds);
       best = better(tried[rate], tried[best]) ? rate : best;
     }
     if (best == tried.begin()->first || !std::isfinite(tried[best])) {

@@ -109,6 +109,11 @@ at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name,
   return at::empty_like(own, own.options().requires_grad(false)).copy_(view_of(found->second, shard));
 }
 
+// Returns the name of a layer's Transformer-XL memory in checkpoints.
+std::string memory_name(std::size_t layer) {
+  return fmt::format("memory.layer{}", layer);
+}
+
 models::Memory read_memory(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
   const models::MemoryShape most = model.memory_shape();
   const std::int64_t rows = checkpoint.config.train.batch_size;
@@ -132,10 +137,6 @@ models::Memory read_memory(const store::Checkpoint& checkpoint, const models::Mo
 }
 
 }  // namespace
-
-std::string memory_name(std::size_t layer) {
-  return fmt::format("memory.layer{}", layer);
-}
 
 TrainState initial_state(const nn::Parameters& parameters, config::Optimizer optimizer, const ProcessGroup& group) {
   TrainState state;

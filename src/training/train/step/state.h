@@ -53,7 +53,6 @@ struct CheckpointParts {
 // Parameters and moments that this rank does not own entirely are meta tensors, because each rank writes its own
 // shards. Only the leading rank has the buffers.
 store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& parts);
-std::string memory_name(std::size_t layer);  // name of a layer's Transformer-XL memory in checkpoints
 
 // Throws UserError naming `origin` if something is missing or has another shape.
 TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
