@@ -110,3 +110,20 @@ def test_validation_on_training_data_is_named(headroom, folder, tmp_path):
         done = headroom("train", folder / "bytes.toml", "--out", tmp_path / train.stem.replace("*", "all"), "--set",
                         f'data.train=["{train}"]', "--set", f'data.validation=["{texts / "b.txt"}"]')
         assert ("b.txt is also training data" in done.stderr) == seen
+
+
+def test_a_run_resumed_with_more_steps_names_its_new_rate(headroom, folder, tmp_path):
+    run = ["train", "bytes.toml", "--out", tmp_path / "run", "--set", "train.learning_rate=0.01", "--set", "train.warmup_steps=0"]
+    headroom(*run, "--set", "train.steps=6", cwd=folder)
+    resumed = headroom(*run, "--resume", "--set", "train.steps=12", cwd=folder).stderr
+    assert "the learning rate goes from" in resumed and "at step 7: the schedule is that of 12 steps now" in resumed
+
+
+def test_documents_are_prepared_as_the_run_joins_them(headroom, folder, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"text": "the of and to in is was he " * 10}) + "\n" for _ in range(2)))
+    headroom("train", "bytes.toml", "--out", tmp_path / "run", "--set", f'data.train=["{rows}"]', "--set", "data.separator=</s>",
+             "--set", "train.steps=1", cwd=folder)
+    tokens = [headroom.json("data", "prepare", rows, "--tokenizer", tmp_path / "run", "--out", tmp_path / "rows.tokens", *more)["tokens"]
+              for more in ([], ["--separator", "\n"])]
+    assert tokens[0] == tokens[1] + len("</s>") - len("\n")

@@ -5,12 +5,14 @@
 #include <memory>
 #include <optional>
 
+#include "data/synthetic/run_text.h"
 #include "data/text/text.h"
 #include "data/tokens/token_file.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -215,8 +217,18 @@ void add_tokenizer_decode(Program& program, CLI::App& group) {
 struct Prepare {
   Input input;
   TokenizerChoice tokenizer;
+  std::optional<std::string> separator;
   std::string out;
   double validation_fraction = 0.0;
+
+  // Without --separator, documents are joined as in the run that --tokenizer names.
+  void choose_separator() {
+    const std::filesystem::path run = std::filesystem::path(tokenizer.file) / "config.toml";
+    if (std::error_code unknown; !separator && std::filesystem::exists(run, unknown)) {
+      separator = config::load_config(run.string()).data.separator;
+    }
+    input.options.separator = separator.value_or(input.options.separator);
+  }
 
   // Returns "book.validation.tokens" for "book.tokens".
   std::string validation_out() const {
@@ -255,7 +267,7 @@ Json describe_tokens(const std::string& out, const Output& output) {
           {"vocabulary_size", file.vocabulary_size()}};
 }
 
-int run_prepare(const Prepare& command, const Output& output) {
+int run_prepare(Prepare command, const Output& output) {
   if (!config::is_token_file(command.out)) {
     user_error("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
   }
@@ -267,6 +279,7 @@ int run_prepare(const Prepare& command, const Output& output) {
   if (splits) {
     require_token_file(command.validation_out());
   }
+  command.choose_separator();
   catch_interrupts();
   const std::shared_ptr<const tokenizers::Tokenizer> tokenizer = command.tokenizer.open();
   data::write_token_file(*command.open(tokenizer->kind(), data::Split::train), *tokenizer, command.out);
@@ -289,6 +302,10 @@ void add_prepare(Program& program, CLI::App& group) {
                   });
   add_input(command, options->input);
   add_tokenizer(command, options->tokenizer, "--tokenizer", "FILE");
+  command
+      .add_option("--separator", options->separator,
+                  "text between documents (default: data.separator of the run that --tokenizer names, else a line end)")
+      ->type_name("TEXT");
   add_out(command, options->out, "token file to write", "FILE");
   add_value(command, "--validation-share", options->validation_fraction, "X", number(0.0, 0.99),
             "share of the text, documents from all parts of it, to write to a second file: NAME.validation.tokens "

@@ -7,6 +7,7 @@
 #include "foundation/core/files/folders.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "run_text.h"
 
 namespace headroom::data {
 namespace {

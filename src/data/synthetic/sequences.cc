@@ -8,6 +8,7 @@
 
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
+#include "run_text.h"
 
 namespace headroom::data {
 namespace {

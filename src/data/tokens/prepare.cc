@@ -2,6 +2,7 @@
 #include <iterator>
 #include <utility>
 
+#include "data/synthetic/run_text.h"
 #include "data/text/token_cache.h"
 #include "foundation/core/files/content_hash.h"
 #include "foundation/core/machine/log.h"

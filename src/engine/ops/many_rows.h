@@ -1,5 +1,5 @@
-// Results that do not depend on the other rows of a call: batch-invariant linear layers for the decode path, and a mode
-// for texts that are divided into batches and pieces.
+// Results that do not depend on the other rows of a call: a mode for texts that are divided into batches and pieces. The
+// decode path has linear/batch_invariant.h.
 //
 // The ordinary operators choose kernels, and so the order of summation, by the number of rows. The kernels for many
 // rows are batch-invariant. The kernels for few rows, which the decode path needs for speed, sum in another order.
@@ -8,25 +8,8 @@
 #include <ATen/ATen.h>
 
 #include <functional>
-#include <optional>
-#include <vector>
-
-#include "engine/ops/linear/dense_matmul.h"
-#include "headroom/ops/expert_linear.h"
-#include "headroom/ops/linear.h"
 
 namespace headroom::ops {
-
-// As linear() and expert_linear(): on the CPU a row's result has the same bits whatever the other rows are; on other
-// devices they call those. Not differentiable.
-at::Tensor linear_batch_invariant(const at::Tensor& x, const at::Tensor& w,
-                                  const std::optional<at::Tensor>& b = std::nullopt,
-                                  Implementation implementation = Implementation::automatic);
-// linear_batch_invariant() of the same rows with each matrix and bias.
-std::vector<at::Tensor> linear_batch_invariant_of_each(const at::Tensor& x, const std::vector<MatrixAndBias>& matrices,
-                                                       Implementation implementation = Implementation::automatic);
-at::Tensor expert_linear_batch_invariant(const ExpertLinearInputs& inputs,
-                                         Implementation implementation = Implementation::automatic);
 
 // While an active object exists, operators called by this thread use the kernels for many rows, however few they get.
 class ManyRows {

@@ -1,5 +1,6 @@
 #include <cstdlib>
 
+#include "data/synthetic/run_text.h"
 #include "data/text/support.h"
 #include "data/tokens/token_file.h"
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "data/synthetic/run_text.h"
 #include "data/text/documents.h"
 #include "data/text/support.h"
 #include "headroom/core/json.h"

@@ -1,4 +1,5 @@
 #include "data/text/text.h"
+#include "data/synthetic/run_text.h"
 
 #include <set>
 #include <thread>

@@ -6,7 +6,7 @@
 
 #include "engine/kernels/cpu/dropout_rows.h"
 #include "engine/kernels/cpu/matmul/gemv.h"
-#include "engine/kernels/cpu/matmul/grouped_product.h"
+#include "engine/kernels/cpu/grouped_product.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "kernel_testing.h"
 

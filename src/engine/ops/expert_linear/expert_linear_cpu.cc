@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "engine/kernels/cpu/grouped_product.h"
 #include "engine/kernels/cpu/matmul/bfloat16.h"
-#include "engine/kernels/cpu/matmul/grouped_product.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "engine/ops/many_rows.h"
 #include "engine/ops/shapes.h"

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "data/synthetic/run_text.h"
 #include "data/text/text.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"

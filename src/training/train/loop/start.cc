@@ -12,6 +12,7 @@
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "training/train/step/optimizer.h"
 #include "training/train/step/state.h"
 
 namespace headroom::train {
@@ -101,6 +102,23 @@ config::Config as_resumed(config::Config config, const config::Config& past_conf
   return config;
 }
 
+namespace {
+
+// Says how the learning rate goes on after `step` steps if the resumed run has another schedule, as with more steps.
+void log_change_of_rate(const config::TrainOptions& past, const config::TrainOptions& now, std::int64_t step) {
+  constexpr double kNoticeable = 1.5;
+  if (step == 0 || step >= now.steps) {
+    return;
+  }
+  const double before = learning_rate(past, step - 1), after = learning_rate(now, step);
+  if (std::max(before, after) > kNoticeable * std::min(before, after)) {
+    log_info("the learning rate goes from {:.2g} at step {} to {:.2g} at step {}: the schedule is that of {} steps now",
+             before, step, after, step + 1, now.steps);
+  }
+}
+
+}  // namespace
+
 void check_resumable(const ResumePoint& resumed, const config::Config& config) {
   if (const double past = resumed.checkpoint.config.train.seconds, now = config.train.seconds;
       now > 0.0 && now != past) {
@@ -128,6 +146,7 @@ void check_resumable(const ResumePoint& resumed, const config::Config& config) {
     user_error("{}: cannot be resumed with train.steps = {}: the run has already done {}", resumed.file.string(),
                config.train.steps, counted(resumed.checkpoint.step, "step"));
   }
+  log_change_of_rate(resumed.checkpoint.config.train, config.train, resumed.checkpoint.step);
 }
 
 namespace {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "bfloat16.h"
+#include "engine/kernels/cpu/matmul/bfloat16.h"
 
 namespace headroom::kernels {
 

@@ -4,11 +4,11 @@
 #include <type_traits>
 
 #include "engine/kernels/cpu/attention/softmax_rows.h"
-#include "gemv.h"
-#include "tile_product.h"
+#include "engine/kernels/cpu/matmul/gemv.h"
+#include "engine/kernels/cpu/matmul/tile_product.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/cpu/matmul/grouped_product.cc"
+#define HWY_TARGET_INCLUDE "engine/kernels/cpu/grouped_product.cc"
 #include <hwy/foreach_target.h>
 // Must follow foreach_target.h:
 #include <hwy/highway.h>
