@@ -165,7 +165,7 @@ def test_sides_have_a_vocabulary_each(headroom, separate):
     assert info["config"]["model.source_vocabulary_size"] == "290" and "-300-" in info["tokenizer"]
     headroom("analyse", folder / "run", "--text", "rot-blau\tred-blue", "--what", "maps", "--out", folder / "maps")
     report = (folder / "maps" / "report.html").read_text()
-    assert "blau" in report and "blue" in report and "&lt;/s&gt;" in report  # sources end as in training
+    assert "blau" in report and "blue" in report and r"\u003c/s>" in report  # sources end as in training
     config = folder / "run" / "config.toml"
     begun = headroom("train", config, "--out", folder / "on", "--set", f'train.start_from="{folder}/run"', "--set",
                      "train.steps=1")
