@@ -26,7 +26,8 @@ TEST(Plan, FolderNamesDistinguishAnyValues) {
   request.configs = {{"a", {}}};
   request.variations = {{"train.sample_prompt", {"../x y", "../x/y", std::string(500, 'v')}}};
   std::set<std::string> names;
-  for (const PlannedRun& choice : plan_comparison(request).models.at(0).choices) {
+  const Plan plan = plan_comparison(request);
+  for (const PlannedRun& choice : plan.models.at(0).choices) {
     EXPECT_EQ(choice.folder.parent_path(), "a");
     const std::string name = choice.folder.filename();
     EXPECT_EQ(name.find_first_of(" \"'[]"), std::string::npos) << name;
