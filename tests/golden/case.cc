@@ -143,12 +143,18 @@ const at::Tensor& Case::at(const std::string& tensor) const {
   return found->second;
 }
 
-Case read_case(const std::filesystem::path& json, const GoldenOptions& options) {
-  const Json meaning = parse_json(read_text_file(json), json.string());
+Case read_case(const std::filesystem::path& file, const GoldenOptions& options) {
+  const SafetensorsFile stored(file);
+  std::filesystem::path description = file;
+  if (!std::filesystem::exists(description.replace_extension(".json"))) {
+    description = file;
+  }
+  const Json meaning = parse_json(description == file ? stored.metadata_at("case") : read_text_file(description),
+                                  description.string());
   Case c;
   try {
     if (meaning.at("format") != 1) {
-      user_error("{}: format must be 1, got {}", json.string(), meaning.at("format").dump());
+      user_error("{}: format must be 1, got {}", description.string(), meaning.at("format").dump());
     }
     c.name = meaning.at("case").get<std::string>();
     c.family = meaning.at("family").get<std::string>();
@@ -164,10 +170,8 @@ Case read_case(const std::filesystem::path& json, const GoldenOptions& options) 
   } catch (const Json::exception& problem) {
     user_error(
         "{}: is not a reference case, {}; one has the keys format, case, family, dims, options and tolerance with out",
-        json.string(), problem.what());
+        description.string(), problem.what());
   }
-  std::filesystem::path file = json;
-  const SafetensorsFile stored(file.replace_extension(".safetensors"));
   for (const auto& [name, tensor] : stored.tensors()) {
     c.tensors.emplace(name, to_tensor(tensor, file, name, options));
   }

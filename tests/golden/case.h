@@ -29,8 +29,9 @@ struct Case {
   const at::Tensor& at(const std::string& tensor) const;  // throws UserError
 };
 
-// Throws UserError naming the file if it is not a reference case.
-Case read_case(const std::filesystem::path& json, const GoldenOptions& options);
+// `file`: the tensors of the case. The JSON file of the same name describes them; without such a file, the metadata
+// "case" does. Throws UserError naming the file if it is not a reference case.
+Case read_case(const std::filesystem::path& file, const GoldenOptions& options);
 
 // What a runner returns. Names are those of the case: "out", "aux.entropy", "mid.probs", "in.x", "param.w_q".
 struct CaseResult {

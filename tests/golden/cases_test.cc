@@ -26,7 +26,7 @@ const fs::path kCases = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "golden" / "ca
 std::vector<std::string> cases() {
   std::vector<std::string> found;
   for (const auto& entry : fs::recursive_directory_iterator(kCases)) {
-    if (entry.path().extension() == ".json") {
+    if (entry.path().extension() == ".safetensors") {
       found.push_back(fs::relative(entry.path(), kCases).replace_extension().string());
     }
   }
@@ -35,7 +35,7 @@ std::vector<std::string> cases() {
 }
 
 CaseOutcome run(const std::string& name, Implementation implementation, at::ScalarType dtype) {
-  return run_cases({(kCases / name).string() + ".json"}, {.implementation = implementation, .dtype = dtype})[0];
+  return run_cases({(kCases / name).string() + ".safetensors"}, {.implementation = implementation, .dtype = dtype})[0];
 }
 
 // Cases of routers alone, which call no operator.
@@ -91,7 +91,7 @@ TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
   const fs::path original = kCases / "moa" / "self_bidirectional";
   const tiny::Folder folder;
   const SafetensorsFile file(original.string() + ".safetensors");
-  const Case read = read_case(original.string() + ".json", {});
+  const Case read = read_case(original.string() + ".safetensors", {});
   const at::Tensor index = read.at("mid.select.index");
   const std::int64_t batch = index.size(0), k = index.size(2);
   const at::Tensor prob = read.at("mid.select.prob").to(at::kDouble), slots = index.flip(2).to(at::kInt);
@@ -114,8 +114,8 @@ TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
     if (given) {
       writer.add("in.slot_index", DType::i32, slots.sizes().vec(), bytes(slots));
     }
+    writer.set_metadata("case", file.metadata_at("case"));
     writer.write(folder / "slots.safetensors");
-    write_text_file(folder / "slots.json", read_text_file(original.string() + ".json"));
     for (const Implementation implementation : {Implementation::automatic, Implementation::reference}) {
       const CaseOutcome outcome = run_cases({folder.path()}, {.implementation = implementation})[0];
       EXPECT_EQ(outcome.passed, given) << outcome_line(outcome);

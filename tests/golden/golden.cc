@@ -4,6 +4,7 @@
 
 #include "case.h"
 #include "headroom/core/error.h"
+#include "headroom/core/safetensors.h"
 #include "headroom/ops/choice.h"
 
 namespace headroom::golden {
@@ -11,30 +12,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Whether the description is beside the file or in its metadata. A folder may hold other tensors as well.
+bool is_described(const fs::path& file) {
+  return fs::exists(fs::path(file).replace_extension(".json")) || SafetensorsFile(file).metadata().contains("case");
+}
+
 std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
   std::vector<fs::path> found;
   for (const fs::path& path : paths) {
     std::error_code error;
     if (fs::is_directory(path, error)) {
       for (const auto& entry : fs::recursive_directory_iterator(path)) {
-        fs::path data = entry.path();
-        if (data.extension() == ".json" && fs::exists(data.replace_extension(".safetensors"))) {
+        if (entry.path().extension() == ".safetensors" && is_described(entry.path())) {
           found.push_back(entry.path());
         }
       }
     } else if (fs::exists(path, error)) {
-      fs::path json = path;
-      json.replace_extension(".json");
-      if (path.extension() != ".safetensors" && path != json) {
-        user_error("golden: {}: is not a reference case (a .json beside a .safetensors)", path.string());
+      if (path.extension() != ".safetensors" && path.extension() != ".json") {
+        user_error("golden: {}: is not a reference case (a .safetensors file)", path.string());
       }
-      found.push_back(json);
+      found.push_back(fs::path(path).replace_extension(".safetensors"));
     } else {
       user_error("golden: {}: no such file or folder", path.string());
     }
   }
   if (found.empty()) {
-    user_error("golden: {}: no reference case (a .json beside a .safetensors) found", paths[0].string());
+    user_error("golden: {}: no reference case (a .safetensors file) found", paths[0].string());
   }
   std::ranges::sort(found);
   found.erase(std::unique(found.begin(), found.end()), found.end());
@@ -50,13 +53,13 @@ std::string what_ran() {
   return fused && reference ? "mixed" : fused ? "fused" : "reference";
 }
 
-CaseOutcome run_case(const fs::path& json, const GoldenOptions& options) {
+CaseOutcome run_case(const fs::path& file, const GoldenOptions& options) {
   CaseOutcome outcome;
-  outcome.name = json.stem().string();
-  outcome.family = json.parent_path().filename().string();
+  outcome.name = file.stem().string();
+  outcome.family = file.parent_path().filename().string();
   outcome.implementation = "-";
   try {
-    const Case c = read_case(json, options);
+    const Case c = read_case(file, options);
     outcome.name = c.name;
     outcome.family = c.family;
     const Runner runner = find_runner(c.family);
@@ -78,7 +81,7 @@ CaseOutcome run_case(const fs::path& json, const GoldenOptions& options) {
   } catch (const c10::Error& problem) {
     outcome.reason = problem.what_without_backtrace();
   } catch (const Json::exception& problem) {
-    outcome.reason = fmt::format("{}: {}", json.string(), problem.what());
+    outcome.reason = fmt::format("{}: {}", file.string(), problem.what());
   } catch (const std::exception& problem) {
     outcome.reason = problem.what();
   }
@@ -91,8 +94,8 @@ CaseOutcome run_case(const fs::path& json, const GoldenOptions& options) {
 std::vector<CaseOutcome> run_cases(const std::vector<fs::path>& paths, const GoldenOptions& options,
                                    const std::function<void(const CaseOutcome&)>& on_case) {
   std::vector<CaseOutcome> outcomes;
-  for (const fs::path& json : find_cases(paths)) {
-    outcomes.push_back(run_case(json, options));
+  for (const fs::path& file : find_cases(paths)) {
+    outcomes.push_back(run_case(file, options));
     if (on_case) {
       on_case(outcomes.back());
     }

@@ -18,7 +18,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> paths;
   std::string implementation = "automatic", dtype = "float32", device = "cpu";
   bool json = false;
-  app.add_option("PATH", paths, "folders, .json or .safetensors files, such as tests/golden/cases")->required();
+  app.add_option("PATH", paths, "folders or .safetensors files, such as tests/golden/cases")->required();
   app.add_option("--impl", implementation)->check(CLI::IsMember({"reference", "fused", "automatic"}));
   app.add_option("--dtype", dtype)->check(CLI::IsMember({"float32", "float64"}));
   app.add_option("--device", device, "cpu, cuda or cuda:N");
