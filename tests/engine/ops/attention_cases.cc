@@ -113,11 +113,11 @@ std::string name_of(const MixtureCase& c) {
 
 std::string AttentionCase::name() const {
   constexpr std::array kPaddings = {"", " holes", " blind"};
-  return fmt::format("B{} H{} G{} T{} S{} e{}{}{}{}{}{}{}{}{}{}{}", b, h, g, t, s, e,
-                     w > 0 ? fmt::format(" w{}", w) : "", causal ? "" : " both ways",
-                     window > 0 ? fmt::format(" window {}", window) : "", kPaddings[padding],
-                     relative ? " relative" : "", composed ? name_of(*composed) : "", mixture ? name_of(*mixture) : "",
-                     sink ? " sink" : "", bias ? name_of(*bias) : "", ops::name_of(layout));
+  return fmt::format(
+      "B{} H{} G{} T{} S{} e{}{}{}{}{}{}{}{}{}{}{}{}", b, h, g, t, s, e, w > 0 ? fmt::format(" w{}", w) : "",
+      causal ? "" : " both ways", window > 0 ? fmt::format(" window {}", window) : "", kPaddings[padding],
+      relative ? " relative" : "", composed ? name_of(*composed) : "", mixture ? name_of(*mixture) : "",
+      sink ? " sink" : "", bias ? name_of(*bias) : "", role == Role::bfloat16 ? " bfloat16" : "", ops::name_of(layout));
 }
 
 AttentionInputs AttentionCase::inputs(const Setting& setting) const {
@@ -168,8 +168,12 @@ Problem AttentionCase::problem(const Setting& setting) const {
 // Scores are sums of e <= 41 products of size ~1: an error of about 41 * 2^-24 in a score is the same relative error in
 // a probability, and gradients sum S <= 200 of them. Composition sums over up to 16 heads. A mixture's squared
 // distances, of size 2 e, are differences with an error of up to 2 e * 2^-24 * 4 before exp(). With relative positions
-// a score has two dot products.
+// a score has two dot products. In bfloat16, results, probabilities and the gradients of scores are rounded to 8 bits,
+// and the backward pass reads the rounded result; the gradient of a mixture's prior sums those errors over all pairs.
 std::vector<Precision> AttentionCase::precisions() const {
+  if (role == Role::bfloat16) {
+    return {{at::kBFloat16, (mixture ? 48.0 : 6.0) / 256}};
+  }
   const bool more = composed || mixture;
   return {{at::kFloat, 1e-5 * (1.0 + (composed ? 1.0 : 0.0) + (mixture ? 2.0 : 0.0) + (more && relative ? 1.0 : 0.0))}};
 }

@@ -23,23 +23,6 @@ Evaluated evaluate_attention(const AttentionInputs& in, Implementation implement
   return testing::evaluate([&](const auto& x) { return attention(with_leaves(in, x), implementation); }, leaves_of(in));
 }
 
-// p_ij = exp(s_ij) / (exp(b_h) + sum_j exp(s_ij)), one query at a time.
-TEST(Sink, MatchesItsDefinition) {
-  at::manual_seed(1);
-  const AttentionInputs in = sink_inputs({2, 4, 2, 5, 7, 3}, at::kDouble);
-  at::Tensor expected = at::zeros({2, 4, 5, 3}, at::kDouble);
-  for (std::int64_t b = 0; b < 2; ++b) {
-    for (std::int64_t h = 0; h < 4; ++h) {
-      for (std::int64_t i = 0; i < 5; ++i) {
-        const std::int64_t n = 7 - 5 + i + 1;
-        const at::Tensor weight = (in.k[b][h / 2].narrow(0, 0, n).matmul(in.q[b][h][i]) * in.scale).exp();
-        expected[b][h][i] = weight.matmul(in.v[b][h / 2].narrow(0, 0, n)) / (weight.sum() + (*in.sink)[h].exp());
-      }
-    }
-  }
-  EXPECT_LE(testing::relative_error(attention_reference(in), expected), 1e-14);
-}
-
 // Far below the scores a sink has no effect; far above them the result is 0.
 TEST(Sink, FarFromTheScores) {
   for (const std::int64_t t : {3, 70}) {
@@ -96,32 +79,6 @@ TEST(Sink, OneForEachHead) {
   AttentionInputs in = AttentionCase{1, 2, 2, 4, 4, 3}.inputs({});
   in.sink = at::zeros({3});
   EXPECT_THROW(attention(in), Error);
-}
-
-TEST(ScoreBias, IsAddedToTheScores) {
-  int compared = 0;
-  for (const AttentionCase& c : attention_cases(Role::reference_only)) {
-    if (!c.bias) {
-      continue;
-    }
-    at::manual_seed(1);
-    const AttentionInputs in = c.inputs({at::kDouble});
-    const at::Tensor bias = in.bias->expand({c.b, c.h, c.t, c.s});
-    at::Tensor expected = at::zeros_like(in.q);
-    for (std::int64_t b = 0; b < c.b; ++b) {
-      for (std::int64_t h = 0; h < c.h; ++h) {
-        const std::int64_t g = h / (c.h / c.g);
-        for (std::int64_t i = 0; i < c.t; ++i) {
-          const std::int64_t n = c.causal ? c.s - c.t + i + 1 : c.s;
-          const at::Tensor score = in.k[b][g].matmul(in.q[b][h][i]) * in.scale + bias[b][h][i];
-          expected[b][h][i] = score.narrow(0, 0, n).softmax(0).matmul(in.v[b][g].narrow(0, 0, n));
-        }
-      }
-    }
-    EXPECT_LE(testing::relative_error(attention(in), expected), 1e-14) << c.name();
-    ++compared;
-  }
-  EXPECT_GT(compared, 0);
 }
 
 // An additional channel that is 1 in the queries and the bias in the keys acts as a bias of each key.

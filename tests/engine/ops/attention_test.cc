@@ -12,50 +12,6 @@ namespace headroom::ops {
 namespace attention_test {
 
 using testing::evaluate;
-using testing::relative_error;
-
-// The definition, one element at a time.
-at::Tensor by_hand(const AttentionCase& s, const AttentionInputs& in) {
-  at::Tensor o = at::zeros({s.b, s.h, s.t, s.d_value()}, at::kDouble);
-  for (std::int64_t b = 0; b < s.b; ++b) {
-    for (std::int64_t h = 0; h < s.h; ++h) {
-      const std::int64_t g = h / (s.h / s.g);
-      for (std::int64_t i = 0; i < s.t; ++i) {
-        const std::int64_t here = s.s - s.t + i;
-        at::Tensor score = at::full({s.s}, -std::numeric_limits<double>::infinity(), at::kDouble);
-        for (std::int64_t j = 0; j < s.s; ++j) {
-          if (s.causal && (j > here || (s.window > 0 && here - j >= s.window))) {
-            continue;
-          }
-          score[j] = in.q[b][h][i].dot(in.k[b][g][j]);
-          if (s.relative) {
-            score[j] += (*in.q_position)[b][h][i].dot((*in.r)[h][j - here + s.s - 1]);
-          }
-          score[j] *= in.scale;
-          if (s.bias) {
-            const std::int64_t row = s.bias->per_batch ? b : 0;
-            score[j] += (*in.query_bias)[row][h][i] + (*in.key_bias)[row][h][j];
-          }
-        }
-        o[b][h][i] = score.softmax(0).matmul(in.v[b][g]);
-      }
-    }
-  }
-  return o;
-}
-
-TEST(Attention, ReferenceMatchesTheDefinition) {
-  int compared = 0;
-  for (const AttentionCase& s : attention_cases(Role::tested)) {
-    if (!s.composed && !s.mixture && !s.sink && s.padding == AttentionCase::none && s.t * s.s <= 100) {
-      at::manual_seed(1);
-      const AttentionInputs in = s.inputs({at::kDouble});
-      EXPECT_LE(relative_error(attention_reference(in), by_hand(s, in)), 1e-13) << s.name();
-      ++compared;
-    }
-  }
-  EXPECT_GT(compared, 20);
-}
 
 TEST(Attention, ThreadsDoNotChangeTheResult) {
   std::vector<AttentionCase> all = {{2, 4, 2, 130, 170, 9, true, 0, AttentionCase::none, true},
@@ -76,22 +32,6 @@ TEST(Attention, ThreadsDoNotChangeTheResult) {
     const Problem problem = s.problem({});
     testing::expect_threads_change_nothing([&](const auto& x) { return problem.run(x, Implementation::fused); },
                                            problem.leaves, s.name());
-  }
-}
-
-TEST(Attention, RowsWithoutAVisibleKeyGiveZeroAndNoGradient) {
-  at::manual_seed(4);
-  const AttentionCase s{2, 2, 2, 4, 4, 3, false};
-  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    AttentionInputs in = s.inputs({type});
-    in.mask.valid_keys = at::ones({2, 4}, at::kBool);
-    (*in.mask.valid_keys)[1].zero_();
-    const auto result = evaluate([&](const auto& x) { return attention(with_leaves(in, x)); }, leaves_of(in));
-    EXPECT_EQ(result.value[1].abs().max().item<double>(), 0.0);
-    for (const at::Tensor& gradient : result.gradients) {
-      EXPECT_TRUE(gradient.isfinite().all().item<bool>());
-      EXPECT_EQ(gradient[1].abs().max().item<double>(), 0.0);
-    }
   }
 }
 
@@ -155,12 +95,6 @@ TEST(Attention, ANanReachesTheSameResultsAsInTheReference) {
       }
     }
   }
-}
-
-TEST(Attention, ExtremeScoresStayFinite) {
-  AttentionInputs in = AttentionCase{1, 1, 1, 3, 3, 2}.inputs({});
-  in.q = in.q * 1e4;
-  EXPECT_TRUE(attention(in).isfinite().all().item<bool>());
 }
 
 TEST(Attention, RefusesMismatchedInputs) {

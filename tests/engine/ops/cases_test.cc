@@ -121,9 +121,10 @@ inline std::vector<OperatorCase> operator_cases() {
   std::vector<OperatorCase> all;
   add_cases(all, "adamw", ops::adamw_cases());
   add_cases(all, "attention", ops::attention_cases(Role::tested), 0.1);
+  add_cases(all, "attention", ops::attention_cases(Role::bfloat16), 1.0);
   add_cases(all, "attention_sequences", ops::sequences_cases());
   add_cases(all, "dropout", ops::dropout_cases());
-  add_cases(all, "expert_linear", ops::expert_linear_cases(Role::tested));
+  add_cases(all, "expert_linear", ops::expert_linear_cases());
   add_cases(all, "gated_delta", ops::gated_delta_cases());
   add_cases(all, "head_map_factors", ops::factors_cases());
   add_cases(all, "linear", ops::linear_cases());

@@ -60,13 +60,7 @@ struct ExpertLinearCase {
   std::vector<Precision> precisions() const { return {{at::kFloat, 2e-6}, {at::kBFloat16, 4.0 / 256}}; }
 };
 
-inline std::vector<ExpertLinearCase> expert_linear_cases(Role role) {
-  if (role == Role::bfloat16) {
-    return {{64, 2, 2, 4, 32, 48},
-            {127, 3, 2, 5, 41, 23, true, true},
-            {131, 2, 1, 3, 13, 67, true, false, false},
-            {67, 2, 2, 4, 71, 17, false, true}};
-  }
+inline std::vector<ExpertLinearCase> expert_linear_cases() {
   return in_layouts(std::vector<ExpertLinearCase>{{1, 1, 1, 1, 1, 1},
                                                   {7, 2, 2, 3, 13, 5},
                                                   {31, 3, 2, 5, 17, 19, true, true},
@@ -74,7 +68,9 @@ inline std::vector<ExpertLinearCase> expert_linear_cases(Role role) {
                                                   {29, 4, 1, 6, 8, 24, true, false, false},
                                                   {53, 2, 3, 3, 11, 37, true, true, false},
                                                   {130, 2, 2, 4, 41, 23, false, true},
-                                                  {40, 3, 1, 5, 12, 9, false, false, true, true}},
+                                                  {40, 3, 1, 5, 12, 9, false, false, true, true},
+                                                  {64, 2, 2, 4, 32, 48},
+                                                  {67, 2, 2, 4, 71, 17, false, true}},
                     {Layout::dense, Layout::swapped, Layout::gaps});
 }
 

@@ -58,7 +58,8 @@ struct LinearAttentionCase {
   }
   // Sums of S <= 200 positive terms in different orders: sqrt(S) roundings of 2^-24, 8e-7. A gradient is a difference
   // of two sums; with an epsilon as large as the sum of the weights it is at least a quarter of either.
-  std::vector<Precision> precisions() const { return {{at::kFloat, 2 * 4 * 8e-7}}; }
+  // In bfloat16, the state, the result and the gradients are rounded to 8 bits.
+  std::vector<Precision> precisions() const { return {{at::kFloat, 2 * 4 * 8e-7}, {at::kBFloat16, 8.0 / 256}}; }
 };
 
 inline std::vector<LinearAttentionCase> linear_attention_cases() {

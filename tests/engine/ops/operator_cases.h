@@ -74,7 +74,7 @@ std::vector<Case> in_layouts(const std::vector<Case>& table, std::initializer_li
 enum class Role {
   tested,          // every backend is compared with the reference
   sequence,        // whole sequences, for tests that feed them token by token
-  bfloat16,        // elementwise error bounds in bfloat16, at sizes that fill tiles
+  bfloat16,        // compared in bfloat16, at sizes that fill tiles
   reference_only,  // every backend refuses
 };
 
