@@ -224,20 +224,6 @@ TEST(Decoding, CopiesAreIndependent) {
   }
 }
 
-TEST(Decoding, ACopySharesItsCacheUntilOneContinues) {
-  const LanguageModel model(tiny::model(), 3);
-  std::vector<DecodeState> states(1, model.start_decoding());
-  const at::Tensor tokens = at::tensor({3, 1, 4}, at::kLong).unsqueeze(0);
-  testing::decode(model, tokens, states);
-  const DecodeState kept = states[0];
-  const at::Tensor one = at::full({1, 1}, 5, at::kLong);
-  const at::Tensor first = testing::decode(model, one, states);
-  std::vector<DecodeState> again(1, kept);
-  EXPECT_TRUE(testing::decode(model, one, again).equal(first));
-  EXPECT_EQ(kept.position, 3);
-  EXPECT_EQ(states[0].position, 4);
-}
-
 TEST(Decoding, BadRowsAreRefused) {
   const LanguageModel model(tiny::model(), 3);
   DecodeState state = model.start_decoding();

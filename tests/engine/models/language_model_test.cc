@@ -85,21 +85,6 @@ TEST(LanguageModel, AFullContextWithoutMemorySlides) {
   EXPECT_LE(relative_error(after_nine, expected), 1e-12);
 }
 
-TEST(LanguageModel, TheFutureAndOtherRowsDoNotChangeTheResult) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, options] : language_models()) {
-    at::manual_seed(4);
-    const LanguageModel model(options, 3, at::kDouble);
-    const at::Tensor tokens = random_tokens(2, 8, options.vocabulary_size);
-    at::Tensor changed = tokens.clone();
-    changed.narrow(1, 5, 3).random_(options.vocabulary_size);
-    changed[1].random_(options.vocabulary_size);
-    Memory a, b;
-    const at::Tensor before = model.logits(tokens, a, {})[0].narrow(0, 0, 5);
-    EXPECT_LE(relative_error(model.logits(changed, b, {})[0].narrow(0, 0, 5), before), 1e-13) << name;
-  }
-}
-
 TEST(LanguageModel, MemoryReachesExactlyOneChunkBack) {
   const at::NoGradGuard no_grad;
   ModelOptions options = language_models()[4].second;

@@ -93,17 +93,6 @@ TEST(MaskedLanguageModel, BalanceLossesCarryTheirCoefficients) {
   EXPECT_NEAR(losses.at("z").item<double>(), 2.0 * std::pow(std::log(4.0), 2), 1e-12);
 }
 
-TEST(MaskedLanguageModel, Bfloat16MatmulsStayCloseToFloat32) {
-  for (const auto& [name, options] : kinds()) {
-    at::manual_seed(4);
-    const MaskedLanguageModel model(options, 3);
-    const at::Tensor tokens = at::randint(23, {2, 8}, at::kLong);
-    const nn::Context half{.compute_dtype = at::kBFloat16};
-    const float exact = model.loss(tokens, {}, tokens, {}).cross_entropy.item<float>();
-    EXPECT_NEAR(model.loss(tokens, {}, tokens, half).cross_entropy.item<float>(), exact, 0.05) << name;
-  }
-}
-
 TEST(MaskedLanguageModel, BadInputIsRefused) {
   const MaskedLanguageModel model(tiny(), 1);
   const at::Tensor tokens = at::ones({2, 8}, at::kLong);
