@@ -56,8 +56,7 @@ TEST_F(PapersPage, EveryRecipeNamesItsRow) {
     const bool of_a_table = !listed.name.starts_with("demo/") && !listed.name.starts_with("zoo/") &&
                             !listed.name.starts_with("small/") && !listed.name.starts_with("scale/") &&
                             !listed.name.starts_with("neighbours/");
-    EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty()))
-        << listed.name << " lacks table or row";
+    EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty())) << listed.name << " lacks table or row";
   }
 }
 

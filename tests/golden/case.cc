@@ -149,8 +149,8 @@ Case read_case(const std::filesystem::path& file, const GoldenOptions& options) 
   if (!std::filesystem::exists(description.replace_extension(".json"))) {
     description = file;
   }
-  const Json meaning = parse_json(description == file ? stored.metadata_at("case") : read_text_file(description),
-                                  description.string());
+  const Json meaning =
+      parse_json(description == file ? stored.metadata_at("case") : read_text_file(description), description.string());
   Case c;
   try {
     if (meaning.at("format") != 1) {

@@ -92,7 +92,8 @@ struct StepMemory {
 StepMemory step_memory(const config::Config& config);
 
 // Returns the number of elements in the full KV cache of one sequence, over all layers.
-// The decoder of an encoder_decoder also caches the source sequence. Returns 0 for kinds of models that do not generate. Throws UserError if the count does not fit 63 bits.
+// The decoder of an encoder_decoder also caches the source sequence. Returns 0 for kinds of models that do not
+// generate. Throws UserError if the count does not fit 63 bits.
 std::int64_t decoding_cache_elements(const config::ModelOptions& model);
 
 }  // namespace headroom::cost

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "engine/kernels/cpu/dropout_rows.h"
-#include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/grouped_product.h"
+#include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "kernel_testing.h"
 

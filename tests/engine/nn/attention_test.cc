@@ -15,9 +15,6 @@ namespace headroom::nn {
 namespace attention_test {
 
 using config::AttentionOptions;
-using testing::evaluate;
-using testing::expect_close;
-using testing::relative_error;
 
 constexpr std::int64_t kWidth = 12;
 
@@ -42,66 +39,8 @@ AttentionOptions with_experts(AttentionOptions o, const std::string& which, bool
   return o;
 }
 
-// Layers with every subset of experts and every option of dense heads.
-std::vector<std::pair<std::string, AttentionOptions>> layers() {
-  std::vector<std::pair<std::string, AttentionOptions>> all;
-  for (const std::string position : {"none", "rope", "relative"}) {
-    const std::string name(position);
-    AttentionOptions dense = small(position);
-    all.emplace_back("dense " + name, dense);
-    dense.bias = true;
-    dense.qk_norm = true;
-    dense.scale = config::Scale::learned;
-    dense.of<config::PositionOptions>().position_bias = position == "relative";
-    all.emplace_back("dense with everything " + name, dense);
-    AttentionOptions grouped = small(position);
-    grouped.n_heads = 4;
-    grouped.n_kv_heads = 2;
-    all.emplace_back("grouped " + name, grouped);
-    for (int mask = 1; mask < 16; ++mask) {
-      std::string which;
-      for (int bit = 0; bit < 4; ++bit) {
-        which += (mask >> bit & 1) != 0 ? std::string(1, "qkvo"[bit]) : "";
-      }
-      all.emplace_back("experts " + which + " " + name, with_experts(small(position), which));
-      all.emplace_back("experts " + which + " shared " + name, with_experts(small(position), which, true));
-    }
-    AttentionOptions softmax = with_experts(small(position), "vo");
-    softmax.of<config::RoutingOptions>().gate = config::Gate::softmax_top_k;
-    all.emplace_back("softmax gate " + name, softmax);
-  }
-  return all;
-}
-
-Layer small_layer(const AttentionOptions& o, at::ScalarType type, std::int64_t window = 0) {
-  return Layer(o, {.d_model = kWidth, .n_layers = 2, .window = window, .context_length = 7}, type, /*noise=*/0.2);
-}
-
-TEST(Attention, FusedEqualsReferenceWithAllGradients) {
-  for (const auto& [name, options] : layers()) {
-    at::manual_seed(3);
-    const Layer layer = small_layer(options, at::kFloat);
-    expect_fused_equals_reference(
-        [&](const at::Tensor& x, const Context& context) { return layer.last(x, 5, context); },
-        at::randn({2, 10, kWidth}), 1e-5, name);
-  }
-}
-
-TEST(Attention, StepByStepWithTheCacheEqualsTheFullPass) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, options] : layers()) {
-    for (const std::int64_t window : {0, 3}) {
-      at::manual_seed(6);
-      const Layer layer = small_layer(options, at::kDouble, window);
-      const at::Tensor x = at::randn({2, 7, kWidth}, at::kDouble);
-      RowCaches caches(layer.attention, 2);
-      EXPECT_LE(relative_error(caches.read_all(layer.attention, x, {3, 1, 1, 2}), layer.last(x, 7)), 1e-12)
-          << name << " window " << window;
-      if (window == 0) {  // a sliding cache drops tokens instead
-        EXPECT_THROW(caches.read(layer.attention, x.narrow(1, 0, 1)), Error);
-      }
-    }
-  }
+Layer small_layer(const AttentionOptions& o, at::ScalarType type) {
+  return Layer(o, {.d_model = kWidth, .n_layers = 2, .context_length = 7}, type, /*noise=*/0.2);
 }
 
 TEST(Attention, SharedSelectionWithoutMemoryRoutesOnce) {

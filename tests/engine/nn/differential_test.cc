@@ -144,39 +144,6 @@ TEST(Differential, ShowsTheDifferenceOfItsMatrices) {
   }
 }
 
-// Several rows are one operator call in version 2 and separate calls in version 1.
-TEST(Differential, DecodesRowsOfDifferentLengths) {
-  const at::NoGradGuard no_grad;
-  for (const std::int64_t version : {1, 2}) {
-    const Layer layer = layer_of(options(version, 3), 1);
-    at::manual_seed(2);
-    const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble), whole = layer.attention({.x = x}, {});
-    std::vector<AttentionCache> caches(2, layer.attention.make_cache());
-    std::vector<AttentionCache*> each = {caches.data(), caches.data() + 1};
-    const auto read = [&](const at::Tensor& tokens, std::vector<AttentionCache*> of) {
-      const AttentionInput step{.x = tokens, .caches = of};
-      return layer.attention(step, {});
-    };
-    read(x.narrow(0, 0, 1).narrow(1, 0, 4), {each[0]});
-    read(x.narrow(0, 1, 1).narrow(1, 0, 2), {each[1]});
-    const at::Tensor next = at::stack({x[0][4], x[1][2]}).unsqueeze(1);
-    const at::Tensor y = read(next, each);
-    EXPECT_LE(relative_error(y, at::stack({whole[0][4], whole[1][2]}).unsqueeze(1)), 1e-12) << version;
-  }
-}
-
-// 2 G e elements for a token in version 2, 4 G e in version 1.
-TEST(Differential, CachesKeysAndValues) {
-  for (const auto& [version, per_token] : {std::pair{2, 2 * 3 * 4}, std::pair{1, 4 * 3 * 4}}) {
-    const config::AttentionOptions o = options(version, 3);
-    const at::NoGradGuard no_grad;
-    const Layer layer = layer_of(o);
-    RowCaches caches(layer.attention, 1);
-    caches.read(layer.attention, at::zeros({1, 1, kWidth}, at::kDouble));
-    EXPECT_EQ(caches.elements(), per_token * kTokens);
-  }
-}
-
 // A term for each head applies to both of its matrices.
 TEST(Differential, SharesBiasAndSinkOfAHead) {
   at::manual_seed(2);

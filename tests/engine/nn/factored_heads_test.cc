@@ -1,4 +1,4 @@
-// Tensor product attention against its equation, and its decoding. combinations_test.cc covers gradients, padding and
+// Tensor product attention against its equation. combinations_test.cc covers gradients, decoding, padding and
 // combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ config::AttentionOptions options(std::int64_t q_rank) {
   return o;
 }
 
-Layer factored_layer(const config::AttentionOptions& o, at::ScalarType type, std::int64_t window = 0) {
-  return Layer(o, {.d_model = kWidth, .window = window, .context_length = kTokens, .memory_length = kMemory}, type,
+Layer factored_layer(const config::AttentionOptions& o) {
+  return Layer(o, {.d_model = kWidth, .context_length = kTokens, .memory_length = kMemory}, at::kDouble,
                /*noise=*/0.3);
 }
 
@@ -73,23 +73,9 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool factored)
 TEST(FactoredHeads, MatchTheirEquation) {
   const at::NoGradGuard no_grad;
   for (const std::int64_t q_rank : {std::int64_t{0}, kQueryRank}) {
-    const Layer layer = factored_layer(options(q_rank), at::kDouble);
+    const Layer layer = factored_layer(options(q_rank));
     const at::Tensor all = tokens(at::kDouble);
     EXPECT_LE(relative_error(layer.last(all, kTokens), written_out(layer, all, q_rank > 0)), 1e-13) << q_rank;
-  }
-}
-
-// The cache holds 2 R (H + e) elements per token.
-TEST(FactoredHeads, DecodingEqualsTheFullPass) {
-  const at::NoGradGuard no_grad;
-  for (const std::int64_t window : {0, 4}) {
-    const config::AttentionOptions o = options(kQueryRank);
-    const Layer layer = factored_layer(o, at::kDouble, window);
-    const at::Tensor all = tokens(at::kDouble);
-    RowCaches cache(layer.attention, all.size(0));
-    const at::Tensor rows = cache.read_all(layer.attention, all, {2}).narrow(1, kMemory, kTokens);
-    EXPECT_LE(relative_error(rows, layer.last(all, kTokens)), 1e-13) << window;
-    EXPECT_EQ(cache.elements(), (window > 0 ? window : kAll) * 2 * kRank * (kHeads + kHead));
   }
 }
 

@@ -93,30 +93,6 @@ TEST(GatedDelta, MatchesItsEquation) {
   }
 }
 
-// The chunks against the token-by-token reference, with the gradients of all parameters.
-TEST(GatedDelta, ChunksEqualTheRecurrence) {
-  for (const std::int64_t t : {1, 2, 63, 64, 65, 127, 129}) {
-    at::manual_seed(t);
-    const Layer layer = small_layer(options());
-    std::vector<at::Tensor> leaves = {at::randn({2, t, kWidth}, at::kDouble).requires_grad_(true)};
-    for (const Parameter& p : layer.parameters.all()) {
-      leaves.push_back(p.tensor);
-    }
-    const at::Tensor weight = at::randn({2, t, kWidth}, at::kDouble);
-    const auto run = [&](Implementation implementation) {
-      const Context context{.implementation = implementation};
-      const at::Tensor y = layer.attention({.x = leaves[0]}, context);
-      std::vector<at::Tensor> results = torch::autograd::grad({(y * weight).sum()}, leaves);
-      results.push_back(y);
-      return results;
-    };
-    const std::vector<at::Tensor> chunks = run(Implementation::automatic), reference = run(Implementation::reference);
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-      EXPECT_LE(relative_error(chunks[i], reference[i]), 1e-11) << t << " tokens, tensor " << i;
-    }
-  }
-}
-
 TEST(GatedDelta, DecodesFromItsStateOnly) {
   const at::NoGradGuard no_grad;
   const AttentionOptions o = options();

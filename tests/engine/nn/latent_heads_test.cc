@@ -1,5 +1,5 @@
-// Multi-head latent attention against its equation, and its decoding. combinations_test.cc covers gradients, padding
-// and combinations.
+// Multi-head latent attention against its equation. combinations_test.cc covers gradients, decoding, padding and
+// combinations.
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
@@ -33,9 +33,8 @@ config::AttentionOptions options(std::int64_t q_rank) {
   return o;
 }
 
-Layer latent_layer(const config::AttentionOptions& o, std::int64_t d_model, at::ScalarType type,
-                   std::int64_t window = 0, std::int64_t context = kTokens) {
-  return Layer(o, {.d_model = d_model, .window = window, .context_length = context, .memory_length = kMemory}, type,
+Layer latent_layer(const config::AttentionOptions& o, std::int64_t d_model, at::ScalarType type) {
+  return Layer(o, {.d_model = d_model, .context_length = kTokens, .memory_length = kMemory}, type,
                /*noise=*/0.3);
 }
 
@@ -79,24 +78,6 @@ TEST(LatentHeads, MatchTheirEquation) {
     const Layer layer = latent_layer(options(q_rank), kWidth, at::kDouble);
     const at::Tensor all = tokens(kMemory + kTokens, kWidth, at::kDouble);
     EXPECT_LE(relative_error(layer.last(all, kTokens), written_out(layer, all, q_rank > 0)), 1e-13) << q_rank;
-  }
-}
-
-// Prompts of several lengths, with projected keys or absorbed projections, then steps with absorbed projections.
-TEST(LatentHeads, DecodingEqualsTheFullPass) {
-  const at::NoGradGuard no_grad;
-  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
-    for (const std::int64_t window : {0, 4}) {
-      for (const std::int64_t first : {1, 2, 5}) {
-        const Layer layer = latent_layer(options(kQueryRank), kWidth, type, window);
-        const at::Tensor all = tokens(kMemory + kTokens, kWidth, type);
-        RowCaches cache(layer.attention, all.size(0));
-        const at::Tensor rows = cache.read_all(layer.attention, all, {first}).narrow(1, kMemory, kTokens);
-        EXPECT_LE(relative_error(rows, layer.last(all, kTokens)), type == at::kDouble ? 1e-13 : 1e-5)
-            << window << first;
-        EXPECT_EQ(cache.elements(), (window > 0 ? window : kMemory + kTokens) * (kRank + kRotary));
-      }
-    }
   }
 }
 

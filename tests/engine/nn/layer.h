@@ -42,16 +42,6 @@ struct Layer {
   }
 };
 
-// Expects equal results and gradients of run(x, context) with the fused and the reference implementation.
-template <class Run>
-void expect_fused_equals_reference(const Run& run, const at::Tensor& x, double bound, const std::string& what) {
-  const auto evaluated = [&](Implementation implementation) {
-    const Context context{.implementation = implementation};
-    return testing::evaluate([&](const std::vector<at::Tensor>& in) { return run(in[0], context); }, {x});
-  };
-  testing::expect_close(evaluated(Implementation::fused), evaluated(Implementation::reference), bound, what);
-}
-
 // Rotates channels (c, c + n/2) of x [..., n] by position * base^(-2c/n).
 inline at::Tensor rotated(const at::Tensor& x, std::int64_t position, double base) {
   const auto n = static_cast<double>(x.size(-1));

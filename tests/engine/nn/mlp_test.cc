@@ -29,27 +29,6 @@ MlpOptions options(MlpKind kind) {
   return o;
 }
 
-TEST(Mlp, DenseIsTwoProducts) {
-  Layer layer(options(MlpKind::dense), 4);
-  const at::Tensor x = at::randn({2, 3, 4}, at::kDouble);
-  const auto& p = layer.parameters;
-  const at::Tensor expected = (x.matmul(p.at("w_up")) + p.at("b_up")).relu().matmul(p.at("w_down")) + p.at("b_down");
-  EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, Context()), expected), 1e-14);
-}
-
-TEST(Mlp, GatedMultipliesTwoProducts) {
-  MlpOptions o = options(MlpKind::gated);
-  o.activation = config::Activation::silu;
-  o.bias = false;
-  Layer layer(o, 4);
-  const at::Tensor x = at::randn({2, 3, 4}, at::kDouble);
-  const auto& p = layer.parameters;
-  const at::Tensor gate = x.matmul(p.at("w_gate"));
-  const at::Tensor expected = (gate * gate.sigmoid() * x.matmul(p.at("w_up"))).matmul(p.at("w_down"));
-  EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, Context()), expected), 1e-14);
-  EXPECT_EQ(p.all().size(), 3U);
-}
-
 TEST(Mlp, GroupsOfHiddenUnitsAreGatedByTheToken) {
   MlpOptions o = options(MlpKind::gated);
   o.activation = config::Activation::silu;

@@ -174,51 +174,6 @@ TEST_F(Observed, TheFusedPathIsUsedWherePossible) {
   EXPECT_THROW(layer(&pairs, Implementation::fused), UserError);
 }
 
-// Setting a head output to 0 equals zeros in w_o.
-TEST_F(Observed, AHeadIsSwitchedOff) {
-  for (const char* projection : {"dense", "experts", "gated_heads"}) {
-    for (std::int64_t h = 0; h < kHeads; ++h) {
-      ObservedLayer layer(small(projection));
-      Changes off({"o"}, [h](std::string_view, const at::Tensor& o) {
-        return o.clone().index_fill_(1, at::tensor({h}, at::kLong), 0.0);
-      });
-      const at::Tensor without = layer(&off), with = layer(nullptr);
-      layer.at("w_o").select(0, h).zero_();
-      EXPECT_TRUE(at::allclose(without, layer(nullptr), 1e-5, 1e-6)) << projection;
-      EXPECT_FALSE(at::allclose(without, with, 1e-3, 1e-3)) << projection;
-    }
-  }
-}
-
-// Weight 0 equals an expert with matrices of zeros.
-TEST_F(Observed, AnExpertIsSwitchedOff) {
-  constexpr std::int64_t kOff = 2;
-  at::Tensor index;
-  Changes off({"select.index", "select.weight"}, [&](std::string_view name, at::Tensor value) {
-    if (name == "select.index") {
-      index = value;
-      return value;
-    }
-    return value.masked_fill(index.eq(kOff), 0.0);
-  });
-  Context context;
-  const auto expect_off = [&](const Parameters& parameters, const char* matrix, const auto& run) {
-    context.observer = &off;
-    const at::Tensor without = run();
-    EXPECT_GT(index.eq(kOff).sum().template item<std::int64_t>(), 0);
-    context.observer = nullptr;
-    EXPECT_FALSE(at::allclose(without, run(), 1e-3, 1e-3));
-    parameters.at(matrix).select(0, kOff).zero_();
-    EXPECT_TRUE(at::allclose(without, run(), 1e-5, 1e-6));
-  };
-  Parameters parameters;
-  const auto mlp = make_mlp({.kind = config::MlpKind::experts, .d_hidden = 8, .n_experts = 5, .top_k = 2},
-                            {.d_model = kWidth}, Builder(parameters, ParameterSource(3, at::kFloat)));
-  expect_off(parameters, "w_down", [&] { return (*mlp)(input(), 0.0, context); });
-  const ObservedLayer routed(small("routed_heads"));
-  expect_off(routed.parameters, "w_o", [&] { return routed.attention({.x = input()}, context); });
-}
-
 const Names kOnlyShown = {"x", "source", "gate", "responsibilities"};
 
 // Replacing a value that is used changes the layer's output.

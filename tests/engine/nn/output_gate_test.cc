@@ -136,17 +136,6 @@ TEST(Exclusive, RemovesTheTokensOwnValue) {
   }
 }
 
-// Causal attention of the first token gives its own value alone.
-TEST(Exclusive, LeavesNothingOfTheFirstToken) {
-  const at::NoGradGuard no_grad;
-  config::ModelOptions m = testing::small_model();
-  m.attention.of<config::OutputGateOptions>().exclusive = true;
-  const Layer layer = gated_layer(m, at::kDouble);
-  const at::Tensor y = layer.attention({.x = at::randn({2, 5, m.d_model}, at::kDouble)}, {});
-  EXPECT_LE(y.select(1, 0).abs().max().item<double>(), 1e-14);
-  EXPECT_GT(y.select(1, 1).abs().max().item<double>(), 1e-3);
-}
-
 TEST(Exclusive, IsRefusedAcrossSequences) {
   config::ModelOptions m = testing::small_model();
   m.attention.position = "none";
@@ -156,23 +145,6 @@ TEST(Exclusive, IsRefusedAcrossSequences) {
   const AttentionPlace cross{.d_model = m.d_model, .causal = false, .cross = true};
   EXPECT_THROW(Attention(m.attention, cross, build), UserError);
   EXPECT_NO_THROW(Attention(m.attention.across_sequences(), cross, build));
-}
-
-// Zero weights halve each head output.
-TEST(OutputGate, OfZeroWeightsIsOneHalf) {
-  const at::NoGradGuard no_grad;
-  config::ModelOptions m = testing::small_model();
-  const at::Tensor x = at::randn({1, 4, m.d_model});
-  const Layer plain = gated_layer(m, at::kFloat);
-  for (const std::string gate : {"head", "element"}) {
-    m.attention.gate_output = gate;
-    const Layer layer = gated_layer(m, at::kFloat);
-    for (const Parameter& p : plain.parameters.all()) {
-      layer.at(p.name).copy_(p.tensor);
-    }
-    layer.at("w_gate").zero_();
-    EXPECT_LE(relative_error(layer.attention({.x = x}, {}) * 2.0, plain.attention({.x = x}, {})), 1e-6);
-  }
 }
 
 }  // namespace output_gate_test

@@ -87,22 +87,6 @@ TEST(RoutedHeads, PaddedQueriesAreRoutedNowhere) {
   EXPECT_TRUE(std::isfinite(losses.at("z").item<double>()));
 }
 
-TEST(RoutedHeads, AllHeadsWithEqualGatesAreMultiQueryAttention) {
-  // Every head is routed to with weight 1/4: the mean of four heads that share keys and values.
-  AttentionOptions o = routed(4), plain = routed(4);
-  plain.projection = "dense";
-  plain.n_kv_heads = 1;
-  const Layer layer = random_layer(o), dense = random_layer(plain);
-  const at::NoGradGuard no_grad;
-  layer.at("select").zero_();
-  dense.at("w_q").copy_(layer.at("w_q").permute({1, 0, 2}));
-  dense.at("w_k").copy_(layer.at("w_k").unsqueeze(1));
-  dense.at("w_v").copy_(layer.at("w_v").unsqueeze(1));
-  dense.at("w_o").copy_(layer.at("w_o"));
-  const at::Tensor x = at::randn({2, 5, 6}, at::kDouble);
-  EXPECT_LE(relative_error(layer.attention({.x = x}, {}) * 4.0 * (1 + 1e-6), dense.attention({.x = x}, {})), 1e-12);
-}
-
 TEST(RoutedHeads, NoiseIsDrawnWhileTrainingOnly) {
   AttentionOptions o = routed(2);
   o.of<config::RoutedHeadOptions>().noisy_routing = true;
@@ -171,21 +155,6 @@ testing::Evaluated evaluated(const Layer& layer, const std::vector<at::Tensor>& 
         return at::cat({y.flatten(), losses.at("switch").view(1), losses.at("z").view(1)});
       },
       inputs);
-}
-
-TEST(RoutedQueries, OfOneGroupAreRoutedHeads) {
-  AttentionOptions o = routed(2);
-  const Layer moa = random_layer(o);
-  o.projection = "routed_queries";
-  o.n_heads = o.of<config::RoutingOptions>().n_experts;
-  o.n_kv_heads = 1;
-  const Layer one = random_layer(o);
-  ASSERT_EQ(one.parameters.all().size(), moa.parameters.all().size());
-  for (const Parameter& p : moa.parameters.all()) {
-    EXPECT_TRUE(at::equal(one.at(p.name), p.tensor)) << p.name;  // the same initialisation
-  }
-  const std::vector<at::Tensor> x = {at::randn({2, 5, 6}, at::kDouble)};
-  testing::expect_close(evaluated(one, x), evaluated(moa, x), 0.0, "bit for bit");
 }
 
 // Each group is a layer of routed heads with its own parameters; outputs and losses are added.

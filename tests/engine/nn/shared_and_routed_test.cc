@@ -86,36 +86,6 @@ TEST(SharedAndRouted, MatchesItsEquation) {
   }
 }
 
-// The derivative of the gates with respect to all routers, against the written-out gates.
-TEST(SharedAndRouted, GradientsOfTheRoutersFlowThroughTheSums) {
-  for (const Setting& setting : kSettings) {
-    const Layer layer = layer_of(options_of(setting));
-    at::manual_seed(3);
-    const at::Tensor x = at::randn({1, kTokens, kWidth}, at::kDouble);
-    Recorder recorder({"gate"});
-    const Context context{.observer = &recorder};
-    layer.attention({.x = x}, context);
-    std::vector<at::Tensor> rows, routers;
-    for (std::int64_t i = 0; i < kTokens; ++i) {
-      rows.push_back(gates(layer, setting, x[0][i]));
-    }
-    for (const Parameter& p : layer.parameters.all()) {
-      if (p.name.starts_with("select")) {
-        routers.push_back(p.tensor);
-      }
-    }
-    ASSERT_EQ(routers.size(), setting.shared_heads > 1 ? 3U : setting.shared_heads == 1 ? 2U : 1U);
-    const at::Tensor weight = at::randn({kTokens, kHeads}, at::kDouble);
-    const auto gradients = [&](const at::Tensor& gate) {
-      return torch::autograd::grad({(gate * weight).sum()}, routers);
-    };
-    const auto got = gradients(recorder.at("gate")[0].squeeze(2).t()), expected = gradients(at::stack(rows));
-    for (std::size_t i = 0; i < routers.size(); ++i) {
-      EXPECT_LE(relative_error(got[i], expected[i]), 1e-12) << setting.name() << ", router " << i;
-    }
-  }
-}
-
 // "switch" is E sum_e P_e F_e; the authors' loss counts each of a token's k heads as one and is k times as large.
 TEST(SharedAndRouted, TheBalanceLossCountsTheRoutedHeadsOfValidTokens) {
   const Setting setting{2, 2};

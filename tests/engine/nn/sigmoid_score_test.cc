@@ -77,21 +77,6 @@ TEST(SigmoidScore, MatchesItsEquation) {
   }
 }
 
-// With all scores 0 each of n keys has the weight 1 / (n + 1).
-TEST(SigmoidScore, NormalisesByTheNumberOfVisibleKeys) {
-  const at::NoGradGuard no_grad;
-  const Layer layer = sigmoid_layer(true, 0.0);
-  const at::Tensor x = at::ones({1, kTokens, kWidth}, at::kDouble);
-  Recorder recorder({"probs"});
-  const Context context{.observer = &recorder};
-  layer.attention({.x = x}, context);
-  for (std::int64_t i = 0; i < kTokens; ++i) {
-    const at::Tensor p = recorder.at("probs")[0][0][i];
-    EXPECT_NEAR(p[0].item<double>(), 1.0 / static_cast<double>(i + 2), 1e-15);
-    EXPECT_NEAR(p.sum().item<double>(), static_cast<double>(i + 1) / static_cast<double>(i + 2), 1e-15);
-  }
-}
-
 TEST(SigmoidScore, HasOnlyTheReference) {
   const Layer layer = sigmoid_layer(true, 1.0);
   const Context context{.implementation = Implementation::fused};

@@ -113,21 +113,6 @@ TEST(SparseHeads, MatchTheirEquation) {
   }
 }
 
-// A row selects as many tokens as without its padding.
-TEST(SparseHeads, DoNotDependOnThePaddedWidth) {
-  const at::NoGradGuard no_grad;
-  const Layer layer = layer_of(options_of({.sparsity = 3}), /*causal=*/false);
-  at::manual_seed(3);
-  const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble);
-  for (const std::int64_t n : {1, 2, 5, 7}) {
-    at::Tensor valid = at::ones({2, kTokens}, at::kBool);
-    valid[0].slice(0, n).fill_(false);
-    const at::Tensor padded = layer.attention({.x = x, .valid_keys = valid}, {}),
-                     alone = layer.attention({.x = x.narrow(0, 0, 1).narrow(1, 0, n)}, {});
-    EXPECT_LE(relative_error(padded[0].narrow(0, 0, n), alone[0]), 1e-12) << n << " tokens";
-  }
-}
-
 // The output is 0 for a token that no head selects, in single precision as well.
 TEST(SparseHeads, GiveZeroToTokensThatAreNotSelected) {
   const Layer layer(options_of({.sparsity = 100}), {.d_model = kWidth, .context_length = kTokens}, at::kFloat, 1.0);

@@ -1,4 +1,4 @@
-// Grouped-tied attention against its equation, and its decoding. combinations_test.cc covers gradients, padding and
+// Grouped-tied attention against its equation. combinations_test.cc covers gradients, decoding, padding and
 // combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -32,9 +32,9 @@ config::AttentionOptions options() {
   return o;
 }
 
-Layer tied_layer(at::ScalarType type, std::int64_t window = 0) {
-  return Layer(options(), {.d_model = kWidth, .window = window, .context_length = kTokens, .memory_length = kMemory},
-               type, /*noise=*/0.3);
+Layer tied_layer() {
+  return Layer(options(), {.d_model = kWidth, .context_length = kTokens, .memory_length = kMemory}, at::kDouble,
+               /*noise=*/0.3);
 }
 
 at::Tensor tokens(at::ScalarType type) {
@@ -67,22 +67,9 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all) {
 
 TEST(TiedHeads, MatchTheirEquation) {
   const at::NoGradGuard no_grad;
-  const Layer layer = tied_layer(at::kDouble);
+  const Layer layer = tied_layer();
   const at::Tensor all = tokens(at::kDouble);
   EXPECT_LE(relative_error(layer.last(all, kTokens), written_out(layer, all)), 1e-13);
-}
-
-// The cache holds G e + e/2 elements per token.
-TEST(TiedHeads, DecodingEqualsTheFullPass) {
-  const at::NoGradGuard no_grad;
-  for (const std::int64_t window : {0, 4}) {
-    const Layer layer = tied_layer(at::kDouble, window);
-    const at::Tensor all = tokens(at::kDouble);
-    RowCaches cache(layer.attention, all.size(0));
-    const at::Tensor rows = cache.read_all(layer.attention, all, {2}).narrow(1, kMemory, kTokens);
-    EXPECT_LE(relative_error(rows, layer.last(all, kTokens)), 1e-13) << window;
-    EXPECT_EQ(cache.elements(), (window > 0 ? window : kAll) * (kGroups * kHead + kHalf));
-  }
 }
 
 TEST(TiedHeads, OtherValuesThanKeysAreRefused) {

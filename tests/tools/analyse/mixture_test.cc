@@ -42,7 +42,8 @@ TEST(Mixture, HasAnyNumberOfComponentsAndGroupedKeys) {
   o.attention.n_kv_heads = 1;
   const Findings mixture = small::found(small::small_model(o), "mixture", kText);
   EXPECT_EQ(mixture.tensors.at("layer0.attention.keys").size(0), 11);
-  EXPECT_NE(mixture.figures.front().blocks.dump().find("layer1 head 1"), std::string::npos) << "a row for each query head";
+  EXPECT_NE(mixture.figures.front().blocks.dump().find("layer1 head 1"), std::string::npos)
+      << "a row for each query head";
 }
 
 TEST(Mixture, EqualComponentsShareEvenly) {

@@ -448,8 +448,7 @@ TEST(InspectorPage, HoldsAllArraysAndIsEscaped) {
   EXPECT_NE(html.find("\\u003c/script>"), std::string::npos);
   EXPECT_NE(html.find("\"class_names\":[\"first class\",\"second class\"]"), std::string::npos);
   EXPECT_EQ(count("http:") + count("https:"), 0);
-  EXPECT_NE(html.find("\"\\\\xC3\",\"\\\\xA4\""), std::string::npos)
-      << html.substr(html.find("\"tokens\""), 200);
+  EXPECT_NE(html.find("\"\\\\xC3\",\"\\\\xA4\""), std::string::npos) << html.substr(html.find("\"tokens\""), 200);
 }
 
 }  // namespace inspector_test

@@ -107,7 +107,6 @@ TEST(StepMemory, AModelOfAnySizeHasOneOrIsRefused) {
   EXPECT_THROW(step_memory(config), UserError);
 }
 
-// tests/engine/models compares the count of every part with the caches of built models.
 // Expects that in each case a layer of small_model() with `common` caches `count` elements.
 void expect_cached(const std::string& common, const std::vector<Counted>& cases) {
   for (const auto& [assignments, count] : cases) {
@@ -144,6 +143,17 @@ TEST(Cache, MixturesAndCompositions) {
                                                   {ungated + "attention.compose_groups=2", 5 * (2 * kHeads + halves)},
                                                   {ungated + "attention.compose_low_rank=[\"query\"]", 5 * 2 * kHeads},
                                                   {"attention.composition=static", 5 * 2 * kHeads}});
+}
+
+TEST(Cache, HeadsThatShareOrFactorTheirKeys) {
+  expect_cached(
+      "attention.d_head=4 attention.n_heads=4",
+      {{"attention.projection=latent attention.kv_rank=6 attention.d_rotary=2", 5 * (6 + 2)},
+       {"attention.projection=factored attention.kv_rank=2", 5 * 2 * 2 * (4 + 4)},
+       {"attention.projection=tied attention.n_kv_heads=2", 5 * (2 * 4 + 4 / 2)},
+       {"attention.composition=differential attention.n_kv_heads=2", 5 * 2 * 2 * 4},
+       {"attention.composition=differential attention.differential_version=1 attention.n_kv_heads=2", 5 * 4 * 2 * 4},
+       {"attention.position=forgetting", 5 * (2 * 4 * 4 + 4)}});
 }
 
 TEST(Cache, CountsBeyond63BitsAreRefused) {

@@ -106,7 +106,8 @@ at::Tensor OwnPasses::forward(std::int64_t micro_batch) {
 }
 
 std::vector<MicroBatchRange> ranges_of(const config::TrainOptions& options, int rank, int ranks) {
-  const std::int64_t accumulators = parallel::accumulators_of(options), micro_batches = options.accumulate / accumulators;
+  const std::int64_t accumulators = parallel::accumulators_of(options),
+                     micro_batches = options.accumulate / accumulators;
   std::vector<MicroBatchRange> ranges;
   for (std::int64_t first = 0; first < accumulators; first += ranks) {
     const std::int64_t own = first + rank;

@@ -7,7 +7,8 @@
 
 namespace headroom::train {
 
-static_assert(parallel::kShardUnit % ops::kSquareBlock == 0, "the bits of the gradient norm would depend on the shards");
+static_assert(parallel::kShardUnit % ops::kSquareBlock == 0,
+              "the bits of the gradient norm would depend on the shards");
 
 bool is_whole(const Shard& shard, const at::Tensor& tensor) {
   return shard.count() == tensor.numel();

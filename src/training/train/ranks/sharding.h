@@ -21,8 +21,8 @@ using parallel::Shard;  // Shard::tensor is the parameter's index
 at::Tensor view_of(const at::Tensor& tensor, const Shard& shard);
 bool is_whole(const Shard& shard, const at::Tensor& tensor);
 
-// Returns the shards of all parameters, in order, assigned to this number of ranks (parallel::assign_shards). A single rank
-// owns all parameters, uncut. Identical on all ranks.
+// Returns the shards of all parameters, in order, assigned to this number of ranks (parallel::assign_shards). A single
+// rank owns all parameters, uncut. Identical on all ranks.
 std::vector<Shard> all_shards(const nn::Parameters& parameters, config::Optimizer optimizer, int ranks);
 // Returns those that this rank owns.
 std::vector<Shard> owned_shards(const nn::Parameters& parameters, config::Optimizer optimizer,
