@@ -5,6 +5,7 @@
 //   s_ij = content_ij + scale * p_i . r_delta + bias_ij,  delta = j - (S - T + i)    (Transformer-XL; SwitchHead
 //   section 2.2); bias_ij is the sum of `bias`, query_bias_i and key_bias_j
 //   content_ij = scale * q_i . k_j, or a mixture's log weight (Mixture)
+//   s_ij is then replaced by a formula of it (ScoreFormula)
 //   a_ij = pre(s_ij) across heads, p_i = softmax over visible j of a_ij, o_i = sum_j post(p_ij) v_j
 //   with a sink b of the head: p_ij = exp(a_ij) / (exp(b) + sum over visible j of exp(a_ij))
 // If a query sees no key, o_i is 0.
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "headroom/core/implementation.h"
@@ -49,6 +51,25 @@ struct SequenceKeys {
   std::optional<at::Tensor> valid_keys = {};
 };
 
+// A formula of the score s_ij, of the positions i of the query and j of the key, of the head and of learned values, and
+// a mask of the same without s, as texts of foundation/core/formula with canonical names: learned0, table0[index],
+// token0(i), token0(j). Empty: s; all keys. A key is visible if this mask and AttentionMask allow it.
+struct ScoreFormula {
+  std::string score, mask;
+  bool normalise = true;            // false: the weight of a visible key is its score, without a softmax
+  bool queries_last = true;         // query t has position first_key + S - T + t; false: t
+  std::int64_t first_key = 0;       // position of key 0
+  std::vector<at::Tensor> learned;  // [H]
+  std::vector<at::Tensor> tables;   // [B or 1, H or 1, size]; an index is rounded down and clamped to the table
+  std::vector<at::Tensor> tokens;   // [B or 1, H or 1, S]; the last T are also the queries'
+  bool given() const { return !score.empty() || !mask.empty() || !normalise; }
+  template <class V>
+  void visit(V& v) {
+    v("formula", score, "formula_mask", mask, "formula_normalise", normalise, "formula_queries_last", queries_last);
+    v("formula_first_key", first_key, "formula_learned", learned, "formula_tables", tables, "formula_tokens", tokens);
+  }
+};
+
 struct AttentionInputs {
   at::Tensor q;  // [B, H, T, e]
   at::Tensor k;  // [B, G, S, e]
@@ -63,6 +84,7 @@ struct AttentionInputs {
   std::optional<at::Tensor> query_bias, key_bias;  // [B or 1, H, T], [B or 1, H, S]
   std::optional<at::Tensor> sink;                  // b, [H]
   std::optional<Mixture> mixture;
+  ScoreFormula formula;
   std::optional<HeadMap> pre, post;  // head composition on the scores, and on the probabilities
   // c, [B or 1, H or 1, T or 1, 1]: differential heads. q then has 2 H heads, and head h of the result has the weights
   // p_2h - c_h p_2h+1. v has G heads and k either G, or 2 G: keys 2g and 2g+1 for the two matrices. r has 2 H heads,

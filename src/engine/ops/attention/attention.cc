@@ -124,6 +124,7 @@ void check(const AttentionInputs& in) {
   if (in.mixture) {
     check_mixture(in);
   }
+  check_formula(in);
 }
 
 void check_sequences(const AttentionInputs& in) {
@@ -131,7 +132,8 @@ void check_sequences(const AttentionInputs& in) {
   if (in.q.dim() != 4 || in.q.size(0) != n || in.q.size(2) != 1) {
     fail("attention: of {} sequences q must be [{}, H, 1, e], got {}", n, n, shape_of(in.q));
   }
-  if (in.pre || in.post || in.mixture || in.bias || in.query_bias || in.key_bias || in.mask.valid_keys) {
+  if (in.pre || in.post || in.mixture || in.formula.given() || in.bias || in.query_bias || in.key_bias ||
+      in.mask.valid_keys) {
     fail("attention: sequences with separate keys must have plain scores and separate valid_keys");
   }
   if (in.q_position.has_value() != in.r.has_value() || (in.r && in.q_position->sizes() != in.q.sizes())) {
@@ -219,6 +221,7 @@ struct AttentionCall {
     v("mixture_epsilon", mixture.epsilon);
     pre.visit(v, "pre_");
     post.visit(v, "post_");
+    in.formula.visit(v);
     v("implementation", implementation);
   }
 };

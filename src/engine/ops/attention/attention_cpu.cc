@@ -207,6 +207,9 @@ AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
 }
 
 std::string attention_refusal(const AttentionInputs& in) {
+  if (in.formula.given()) {
+    return "formulas of scores are not supported";
+  }
   if (in.bias) {
     return "a bias of query-key pairs is not supported";
   }

@@ -11,6 +11,9 @@ std::string cuda_attention_refusal(const AttentionInputs& in) {
   if (in.mixture || in.pre || in.post) {
     return "mixtures of keys and composed heads are supported on the CPU only";
   }
+  if (in.formula.given()) {
+    return "formulas of scores are supported on the CPU only";
+  }
   if (in.bias || in.query_bias) {
     return "biases on the scores are not supported";
   }

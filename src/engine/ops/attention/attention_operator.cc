@@ -34,9 +34,11 @@ FusedAttention::Arguments attention_backward_meta(const FusedAttention::Backward
   d.post = stage(in.post);
   d.query_term = like(in.query_term);
   d.key_term = like(in.key_term);
-  for (const at::Tensor& key : in.more_keys) {
-    d.more_keys.push_back(dense_like(key));
-  }
+  const auto all_like = [](const std::vector<at::Tensor>& all) { return transformed(all, dense_like); };
+  d.more_keys = all_like(in.more_keys);
+  d.formula.learned = all_like(in.formula.learned);
+  d.formula.tables = all_like(in.formula.tables);
+  d.formula.tokens = all_like(in.formula.tokens);
   return d;
 }
 
@@ -144,6 +146,7 @@ FusedAttention::Arguments fused_arguments(const AttentionInputs& in) {
   to.sink = in.sink;
   to.valid_keys = in.mask.valid_keys;
   to.scale = in.scale;
+  to.formula = in.formula;
   to.causal = in.mask.causal;
   to.window = in.mask.causal ? in.mask.window : 0;
   if (in.pre) {

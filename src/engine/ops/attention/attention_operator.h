@@ -5,6 +5,7 @@
 #include "engine/ops/backend.h"
 #include "engine/ops/head_map/head_map_arguments.h"
 #include "engine/ops/operator.h"
+#include "foundation/core/formula/program.h"
 #include "headroom/ops/attention.h"
 
 namespace headroom::ops {
@@ -26,6 +27,7 @@ struct FusedAttention {
     double scale = 1.0;  // of dot products and the relative term
     bool causal = true;
     std::int64_t window = 0;
+    ScoreFormula formula;
 
     bool composed() const { return pre.given() || post.given(); }
     // Whether the kernels compute all heads of a block together.
@@ -39,6 +41,7 @@ struct FusedAttention {
       visitor.constant("factor", factor);
       visitor("query_term", query_term, "key_term", key_term, "more_keys", more_keys, "epsilon", epsilon);
       visitor("maximum", maximum, "scale", scale, "causal", causal, "window", window);
+      formula.visit(visitor);
     }
   };
 
@@ -68,6 +71,20 @@ struct FusedAttention {
 };
 
 Backends<AttentionInputs>& attention_backends();
+
+// The parsed texts of a formula.
+struct ParsedFormula {
+  std::optional<formula::Program> score, mask;
+  std::optional<formula::Derivative> derivative;  // of `score`
+};
+// Returns a reference that stays valid. Throws UserError.
+const ParsedFormula& parsed(const ScoreFormula& formula);
+// Throws Error if the formula or its tensors do not fit.
+void check_formula(const AttentionInputs& in);
+// The reference: the scores [B, H, T, S] that the formula makes of `s`, and the keys that are visible to both `visible`
+// (undefined: all) and the formula's mask.
+at::Tensor formula_scores(const AttentionInputs& in, const at::Tensor& s);
+at::Tensor formula_visible(const AttentionInputs& in, const at::Tensor& visible);
 
 // The fused operator's arguments for these inputs.
 FusedAttention::Arguments fused_arguments(const AttentionInputs& in);

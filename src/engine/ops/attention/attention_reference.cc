@@ -242,10 +242,10 @@ at::Tensor attend(const AttentionInputs& given, const Weigh& weigh, const Visit&
     const at::Tensor bias = at_least_float(*in.query_bias).unsqueeze(3) + at_least_float(*in.key_bias).unsqueeze(2);
     scores = scores + bias.to(scores.scalar_type());
   }
-  scores = shown(AttentionStage::scores, scores);
+  scores = shown(AttentionStage::scores, formula_scores(in, scores));
   const at::Tensor composed = shown(AttentionStage::scores_composed, in.pre ? apply_head_map(*in.pre, scores) : scores);
-  const at::Tensor p =
-      shown(AttentionStage::probs, weigh(composed, visible_keys(in.mask, n_queries, n_keys, in.q.device())));
+  const at::Tensor visible = formula_visible(in, visible_keys(in.mask, n_queries, n_keys, in.q.device()));
+  const at::Tensor p = shown(AttentionStage::probs, weigh(composed, visible));
   if (in.difference && visit) {  // the weights that multiply the values are a difference of matrices
     const at::Tensor difference = shown(AttentionStage::probs_composed, subtract_second(p, *in.difference));
     return weighted_sums(difference.to(in.v.scalar_type()), for_every_head(in.v, n_heads / 2), in_blocks);
@@ -259,8 +259,11 @@ at::Tensor attend(const AttentionInputs& given, const Weigh& weigh, const Visit&
 
 at::Tensor attention_reference(const AttentionInputs& given, const Visit& visit) {
   const AttentionInputs in = given.difference ? with_terms_of_matrices(given) : given;
-  const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
+  const bool may_be_blind = in.mask.valid_keys || in.formula.given() || (in.mixture && in.mixture->prior);
   const auto softmax = [&](const at::Tensor& scores, const at::Tensor& visible) {
+    if (!in.formula.normalise) {
+      return visible.defined() ? scores.masked_fill(visible.logical_not(), 0.0) : scores;
+    }
     return masked_softmax(scores, visible, sink_of(in, scores.options()), may_be_blind);
   };
   return attend(in, softmax, visit, /*in_blocks=*/false);

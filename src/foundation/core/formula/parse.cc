@@ -53,12 +53,12 @@ bool is_digit(char c) {
 
 class Parser {
  public:
-  Parser(const std::string& text, const Names& names, const std::string& place)
-      : text_(text), names_(names), place_(place) {
+  Parser(const std::string& text, const Names& names, bool mask, const std::string& place)
+      : text_(text), names_(names), mask_(mask), place_(place) {
     next();
   }
 
-  Program program(bool mask) {
+  Program program() {
     while (!token_.empty() && is_letter(token_[0]) && after_token() == '=') {
       const std::string name(token_);
       if (name == "and" || name == "or" || name == "not" || is_known(name)) {
@@ -71,7 +71,7 @@ class Parser {
       expect(";");
     }
     const std::size_t start = start_;
-    const int value = typed(either(), mask, start);
+    const int value = typed(either(), mask_, start);
     if (!token_.empty()) {
       wrong("an operator or the end");
     }
@@ -245,6 +245,9 @@ class Parser {
 
   int named() {
     const std::string name(token_);
+    if (mask_ && name == "s") {
+      user_error("{}: column {}: a mask cannot read s", place_, start_ + 1);
+    }
     for (const auto& [input, op] : kInputs) {
       if (accept(input)) {
         return add(op, -1);
@@ -339,6 +342,7 @@ class Parser {
 
   const std::string& text_;
   const Names& names_;
+  const bool mask_;
   const std::string& place_;
   std::size_t start_ = 0, end_ = 0;
   std::string_view token_;
@@ -350,7 +354,7 @@ class Parser {
 }  // namespace
 
 Program parse(const std::string& text, const Names& names, bool mask, const std::string& place) {
-  return Parser(text, names, place).program(mask);
+  return Parser(text, names, mask, place).program();
 }
 
 }  // namespace headroom::formula

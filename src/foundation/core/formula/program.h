@@ -112,7 +112,7 @@ struct Names {
 };
 
 // Parses assignments `name = expression;` and a last expression, which is the result: a number, or a comparison if
-// `mask` is set. Constants may be infinite, but not NaN. Throws UserError, starting with `place`.
+// `mask` is set, which cannot read s. Constants may be infinite, but not NaN. Throws UserError, starting with `place`.
 Program parse(const std::string& text, const Names& names, bool mask, const std::string& place);
 
 // The program as a text for parse() with Canonical names: learned0, table0[index], token0(i), token0(j).
