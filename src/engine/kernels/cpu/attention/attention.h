@@ -21,13 +21,16 @@ struct AttentionShape {
   std::int64_t offsets() const { return causal ? keys : keys + queries - 1; }
 };
 
+struct ScoreFormula;  // formula_rows.h
+
 struct AttentionTensors {
-  Heads q;                          // [B, H, T, e]
-  Heads k, v;                       // [B, G, S, e], [B, G, S, w]
-  Heads q_position;                 // [B, H, T, e]; undefined: no relative term
-  Heads r;                          // [-, H, C, e], batch stride unused
-  const float* key_bias = nullptr;  // [B, S], 0 or -infinity; null: all keys are valid
-  const float* sink = nullptr;      // [H], exp(sink) is added to the softmax denominator; null: no sink
+  Heads q;                                // [B, H, T, e]
+  Heads k, v;                             // [B, G, S, e], [B, G, S, w]
+  Heads q_position;                       // [B, H, T, e]; undefined: no relative term
+  Heads r;                                // [-, H, C, e], batch stride unused
+  const float* key_bias = nullptr;        // [B, S], 0 or -infinity; null: all keys are valid
+  const float* sink = nullptr;            // [H], exp(sink) is added to the softmax denominator; null: no sink
+  const ScoreFormula* formula = nullptr;  // replaces the scaled dot products and masks them; without a relative term
   bool relative() const { return q_position.defined(); }
 };
 
@@ -45,6 +48,11 @@ constexpr std::int64_t kMinBlockedQueries = 8;
 void attention_decode(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
                       std::int64_t begin, std::int64_t end);
 
+// Gradients of what a formula reads, in ScoreFormula's order, added to: [B, H, size] each.
+struct FormulaGradients {
+  std::vector<float*> learned, tables, tokens;
+};
+
 struct AttentionGradients {
   Heads d_o, o;                     // inputs, of one type
   const float* log_sum = nullptr;   // input
@@ -56,6 +64,7 @@ struct AttentionGradients {
   float* d_sink = nullptr;        // [B, H]
   float* d_query_term = nullptr;  // of a mixture, [B, H, R, T], written
   float* d_key_term = nullptr;    // of a mixture, [B, H, R, S], added to
+  FormulaGradients formula = {};
 };
 
 void attention_backward(const AttentionShape& shape, const AttentionTensors& in, const AttentionGradients& out,

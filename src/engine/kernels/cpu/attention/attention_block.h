@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "attention.h"
 #include "engine/kernels/cpu/matmul/gemv.h"
@@ -35,8 +36,10 @@ inline std::int64_t longest_score_stride(const AttentionShape& s) {
 struct Extent {
   std::int64_t row, rows, low, columns;  // `columns` is padded and may extend beyond the last key
   std::int64_t early_columns;            // those visible to the first kEarlyRows rows, padded
+  // Of a run of columns: the columns of the block's runs together, and how many of them precede it.
+  std::int64_t together = 0, at = 0;
 
-  std::int64_t stride() const { return score_stride(columns); }  // of the block's scores
+  std::int64_t stride() const { return score_stride(std::max(columns, together)); }  // of the block's scores
   std::int64_t late_rows() const { return early_columns < columns ? rows - kEarlyRows : 0; }
   std::int64_t visible_low(const AttentionShape& s, std::int64_t i) const {
     if (!s.causal || s.window == 0) {
@@ -69,11 +72,19 @@ inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t 
   return e;
 }
 
+// A block of one head whose columns are divided into runs: those that a mask by blocks leaves.
+struct ScoreBlock {
+  Extent all;  // columns: those of all runs
+  std::vector<Extent> runs;
+};
+
 // Products with a block of scores [rows, columns]. They leave out the columns after early_columns of the first
-// kEarlyRows rows, which a causal mask hides: scores there are undefined before the softmax and 0 after it.
+// kEarlyRows rows, which a causal mask hides: scores there are undefined before the softmax and 0 after it. The scores
+// are the whole block's, of which a run uses its columns; `b` and `sums` begin at the extent's first column.
 
 // scores = a [rows, k] b [k, columns]
-inline void multiply_to_scores(const Extent& e, std::int64_t k, const Left& a, const Right& b, float* scores) {
+inline void multiply_to_scores(const Extent& e, std::int64_t k, const Left& a, const Right& b, float* block) {
+  float* scores = block + e.at;
   multiply({e.rows, e.early_columns, k}, a, b, {scores, e.stride()});
   if (const std::int64_t late = e.late_rows(); late > 0) {
     multiply({late, e.columns - e.early_columns, k}, a.from(kEarlyRows), b.from(0, e.early_columns),
@@ -82,8 +93,9 @@ inline void multiply_to_scores(const Extent& e, std::int64_t k, const Left& a, c
 }
 
 // c [rows, n] = scores b [columns, n], or += if `add`
-inline void multiply_scores(const Extent& e, std::int64_t n, const Left& scores, const Right& b, Strided<float> c,
+inline void multiply_scores(const Extent& e, std::int64_t n, const Left& block, const Right& b, Strided<float> c,
                             bool add = false) {
+  const Left scores = block.ahead(e.at);
   const std::int64_t late = e.late_rows();
   multiply({e.rows - late, n, e.early_columns}, scores, b, c, add);
   if (late > 0) {
@@ -92,8 +104,9 @@ inline void multiply_scores(const Extent& e, std::int64_t n, const Left& scores,
 }
 
 // sums [m, columns] += a [m, rows] scores
-inline void add_product_with_scores(const Extent& e, std::int64_t m, const Left& a, const Right& scores,
+inline void add_product_with_scores(const Extent& e, std::int64_t m, const Left& a, const Right& block,
                                     Strided<float> sums) {
+  const Right scores = block.from(0, e.at);
   multiply({m, e.early_columns, e.rows}, a, scores, sums, true);
   if (const std::int64_t late = e.late_rows(); late > 0) {
     multiply({m, e.columns - e.early_columns, late}, a.ahead(kEarlyRows), scores.from(kEarlyRows, e.early_columns),
@@ -159,9 +172,13 @@ struct PackedHead {
   }
 
   // Writes a block's unscaled scores [rows, stride] and position scores [rows, offset_columns].
-  void scores(const AttentionShape& s, const AttentionTensors& in, const Extent& e, float* to, float* positions) {
+  void scores(const AttentionShape& s, const AttentionTensors& in, const ScoreBlock& block, float* to,
+              float* positions) {
+    const Extent& e = block.all;
     const Left q = scratch.left(in.q.rows(b, h, e.row), e.rows, s.d_head);
-    multiply_to_scores(e, s.d_head, q, k[0].from(0, e.low), to);
+    for (const Extent& run : block.runs) {
+      multiply_to_scores(run, s.d_head, q, k[0].from(0, run.low), to);
+    }
     if (in.relative()) {
       const std::int64_t n = e.offset_columns();
       const Left position = scratch.left(in.q_position.rows(b, h, e.row), e.rows, s.d_head);

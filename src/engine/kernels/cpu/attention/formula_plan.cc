@@ -1,0 +1,296 @@
+#include "formula_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "foundation/core/ceil_div.h"
+
+namespace headroom::kernels {
+namespace {
+
+using formula::Node;
+using formula::Op;
+
+std::size_t index_of(Along along) {
+  return static_cast<std::size_t>(along);
+}
+
+bool is_leaf(Op op) {
+  return op <= Op::token_j && op != Op::table;
+}
+
+Along together(Along a, Along b) {
+  return a == Along::head || a == b ? b : b == Along::head ? a : Along::pair;
+}
+
+template <class Body>
+void for_operands(const Node& node, const Body& body) {
+  for (const int operand : {node.a, node.b, node.c}) {
+    if (operand >= 0) {
+      body(operand);
+    }
+  }
+}
+
+Along of_leaf(Op op) {
+  return op == Op::s                        ? Along::pair
+         : op == Op::i || op == Op::token_i ? Along::query
+         : op == Op::j || op == Op::token_j ? Along::key
+                                            : Along::head;
+}
+
+// How much a node grows if query and key move on by one position; not set if it depends on the positions. Nodes that do
+// not grow but depend on query and key depend on their distance.
+using Slope = std::optional<int>;
+
+Slope slope_of(const Node& n, const std::vector<Slope>& of) {
+  const auto at = [&](int node) { return node < 0 ? Slope(0) : of[static_cast<std::size_t>(node)]; };
+  const Slope a = at(n.a), b = at(n.b), c = at(n.c);
+  if (is_leaf(n.op)) {
+    return n.op == Op::i || n.op == Op::j ? Slope(1) : of_leaf(n.op) == Along::head ? Slope(0) : Slope();
+  }
+  if (!a || !b || !c) {
+    return {};
+  }
+  switch (n.op) {
+    case Op::neg:
+      return -*a;
+    case Op::add:
+      return *a + *b;
+    case Op::sub:
+      return *a - *b;
+    case Op::min:
+    case Op::max:
+      return a == b ? a : Slope();
+    case Op::lt:
+    case Op::le:
+    case Op::eq:
+      return a == b ? Slope(0) : Slope();
+    default:
+      return *a == 0 && *b == 0 && *c == 0 ? Slope(0) : Slope();
+  }
+}
+
+}  // namespace
+
+FormulaPlan::FormulaPlan(const formula::Program& given) : program(given) {
+  std::vector<Slope> slopes;
+  for (const Node& node : program.nodes) {
+    Along own = of_leaf(node.op);
+    bool of_scores = node.op == Op::s;
+    for_operands(node, [&](int operand) {
+      own = together(own, along_of(operand));
+      of_scores = of_scores || of_scores_[static_cast<std::size_t>(operand)];
+    });
+    of_scores_.push_back(of_scores);
+    slopes.push_back(slope_of(node, slopes));
+    // Of a leaf or of nodes along a distance `own` is right already.
+    along.push_back(own == Along::pair && slopes.back() == 0 ? Along::distance : own);
+  }
+  parts[index_of(Along::pair)] = part_of(Along::pair, program.outputs);
+  std::vector<bool> read(program.nodes.size(), false);
+  const auto needs = [&](int node) { read[static_cast<std::size_t>(node)] = along_of(node) != Along::pair; };
+  for (const int output : program.outputs) {
+    needs(output);
+  }
+  for (const FormulaStep& step : parts[index_of(Along::pair)].steps) {
+    for_operands({step.op, step.a, step.b, step.c}, needs);
+  }
+  std::array<std::vector<int>, kAlongs> results;
+  for (int node = 0; node < std::ssize(program.nodes); ++node) {
+    if (read[static_cast<std::size_t>(node)]) {
+      inputs.push_back(node);
+      results[index_of(along_of(node))].push_back(node);
+    }
+  }
+  for (const Along one : {Along::head, Along::query, Along::key, Along::distance}) {
+    parts[index_of(one)] = part_of(one, results[index_of(one)]);
+  }
+}
+
+// Computes `results`. Steps of pairs read what is along something else; steps of the other parts compute it again.
+FormulaPlan::Part FormulaPlan::part_of(Along part, const std::vector<int>& results) const {
+  const int n = static_cast<int>(program.nodes.size());
+  std::vector<int> last_use(static_cast<std::size_t>(n), -1);  // step that reads a node last
+  const auto last = [&](int node) -> int& { return last_use[static_cast<std::size_t>(node)]; };
+  for (const int result : results) {
+    last(result) = n;
+  }
+  const auto is_step = [&](int node) {
+    return !is_leaf(program.nodes[static_cast<std::size_t>(node)].op) &&
+           (part != Along::pair || along_of(node) == Along::pair);
+  };
+  for (int node = n - 1; node >= 0; --node) {
+    if (last(node) >= 0 && is_step(node)) {
+      for_operands(program.nodes[static_cast<std::size_t>(node)],
+                   [&](int operand) { last(operand) = std::max(last(operand), node); });
+    }
+  }
+  Part to;
+  std::vector<int> free_from;  // of each register: the step after which it is free
+  for (int node = 0; node < n; ++node) {
+    const Node& from = program.nodes[static_cast<std::size_t>(node)];
+    if (last(node) < 0 || !(is_step(node) || (from.op == Op::s && part == Along::pair))) {
+      continue;
+    }
+    if (last(node) < n || part == Along::pair) {  // the other parts' results have places of their own
+      const auto free = std::find_if(free_from.begin(), free_from.end(), [&](int until) { return until < node; });
+      to.registers.emplace_back(node, static_cast<int>(free - free_from.begin()));
+      free == free_from.end() ? free_from.push_back(last(node)) : void(*free = last(node));
+    }
+    if (from.op != Op::s) {
+      to.steps.push_back({from.op, node, from.a, from.b, from.c, static_cast<float>(from.constant), from.index,
+                          of_scores_[static_cast<std::size_t>(node)]});
+    }
+  }
+  to.n_registers = static_cast<int>(free_from.size());
+  return to;
+}
+
+FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query,
+                             const FormulaReads& reads)
+    : plan_(plan),
+      reads_(reads),
+      queries_(s.queries),
+      keys_(s.keys),
+      heads_(s.heads),
+      first_query_(first_query),
+      scale_(s.scale),
+      kept_(plan.program.nodes.size()),
+      tables_(reads.tables.size()),
+      base_(plan.program.nodes.size(), nullptr),
+      values_(plan.program.nodes.size()) {
+  int registers = 0;
+  for (const FormulaPlan::Part& part : plan.parts) {
+    registers = std::max(registers, part.n_registers);
+  }
+  registers_.reserve(registers * kMostKeys);
+  // One run() may read and write up to a whole block of columns beyond the last key.
+  const std::int64_t positions = padded_length(Along::key) + first_query + queries_;
+  ramp_.reserve(positions);
+  std::iota(ramp_.data(), ramp_.data() + positions, 0.0F);
+  distances_.reserve(padded_length(Along::distance));
+  for (std::int64_t m = 0; m < distances_.size(); ++m) {
+    distances_.data()[m] = static_cast<float>(first_query + queries_ - 1 - m);
+  }
+  equal_.reserve(std::ssize(plan.program.nodes) * kFormulaLanes);
+  equal_.fill(0.0F);
+  for (int node = 0; node < std::ssize(plan.program.nodes); ++node) {
+    const Op op = plan.program.nodes[static_cast<std::size_t>(node)].op;
+    const Along along = plan.along_of(node);
+    Buffer& kept = kept_[static_cast<std::size_t>(node)];
+    float*& base = base_[static_cast<std::size_t>(node)];
+    const bool is_input = std::binary_search(plan.inputs.begin(), plan.inputs.end(), node);
+    if (op == Op::i || op == Op::j) {
+      base = ramp_.data() + (op == Op::i ? first_query : 0);
+    } else if (along == Along::head) {
+      base = equal(node);
+    } else if (op == Op::token_i || op == Op::token_j || is_input) {
+      kept.reserve(padded_length(along));
+      kept.fill(0.0F);
+      base = kept.data();
+    }
+    scores_ = op == Op::s ? node : scores_;
+  }
+}
+
+std::int64_t FormulaValues::length(Along along) const {
+  return along == Along::head       ? 1
+         : along == Along::query    ? queries_
+         : along == Along::key      ? keys_
+         : along == Along::distance ? queries_ + keys_ - 1
+                                    : 0;
+}
+
+std::int64_t FormulaValues::padded_length(Along along) const {
+  constexpr std::int64_t kBeyond = 64;
+  return round_up(length(along), kFormulaLanes) + kBeyond;
+}
+
+void FormulaValues::start(std::int64_t b, std::int64_t h) {
+  const auto start_of = [&](const FormulaRead& read) { return read.data + b * read.batch + h * read.head; };
+  for (std::size_t k = 0; k < tables_.size(); ++k) {
+    tables_[k] = {start_of(reads_.tables[k]), reads_.tables[k].size};
+  }
+  for (int id = 0; id < std::ssize(plan_.program.nodes); ++id) {
+    const Node& node = plan_.program.nodes[static_cast<std::size_t>(id)];
+    const auto index = static_cast<std::size_t>(node.index);
+    if (node.op == Op::token_i || node.op == Op::token_j) {
+      const std::int64_t n = length(plan_.along_of(id));
+      std::copy_n(start_of(reads_.tokens[index]) + keys_ - n, n, base_[static_cast<std::size_t>(id)]);
+    } else if (is_leaf(node.op) && plan_.along_of(id) == Along::head) {
+      std::fill_n(equal(id), kFormulaLanes,
+                  node.op == Op::learned ? *start_of(reads_.learned[index])
+                  : node.op == Op::h     ? static_cast<float>(h)
+                                         : static_cast<float>(node.constant));
+    }
+  }
+  for (const Along along : {Along::head, Along::query, Along::key, Along::distance}) {
+    compute(along);
+  }
+  place_registers(Along::pair);
+  for (const int node : plan_.inputs) {
+    value(node) = {equal(node), 0};
+  }
+}
+
+void FormulaValues::place_registers(Along along) {
+  for (const auto& [node, place] : plan_.parts[index_of(along)].registers) {
+    value(node) = {registers_.data() + place * kMostKeys, 1};
+  }
+}
+
+void FormulaValues::compute(Along along) {
+  const FormulaPlan::Part& part = plan_.parts[index_of(along)];
+  place_registers(along);
+  for (std::int64_t at = 0; !part.steps.empty() && at < length(along); at += kMostKeys) {
+    for (int node = 0; node < std::ssize(values_); ++node) {
+      const Op op = plan_.program.nodes[static_cast<std::size_t>(node)].op;
+      const Along own = plan_.along_of(node);
+      float* base = base_[static_cast<std::size_t>(node)];
+      if (along == Along::distance && (op == Op::i || op == Op::j)) {  // with the key at position 0
+        value(node) = op == Op::i ? FormulaValue{distances_.data() + at, 1} : FormulaValue{equal(node), 0};
+      } else if (is_leaf(op) && own == Along::head) {
+        value(node) = {base, 0};
+      } else if (base != nullptr && own == along) {
+        value(node) = {base + at, 1};
+      }
+    }
+    run_formula(part.steps, values_.data(), tables_.data(),
+                std::min(kMostKeys, round_up(length(along) - at, kFormulaLanes)));
+  }
+}
+
+void FormulaValues::start_row(std::int64_t query) {
+  query_ = query;
+  for (const int node : plan_.inputs) {
+    if (plan_.along_of(node) == Along::query) {
+      std::fill_n(equal(node), kFormulaLanes, all(node)[query]);
+    }
+  }
+}
+
+FormulaValue FormulaValues::value_at(int node, std::int64_t key) const {
+  switch (plan_.along_of(node)) {
+    case Along::key:
+      return {base_[static_cast<std::size_t>(node)] + key, 1};
+    case Along::distance:
+      return {base_[static_cast<std::size_t>(node)] + distance_at(query_) + key, 1};
+    default:
+      return values_[static_cast<std::size_t>(node)];
+  }
+}
+
+void FormulaValues::run(std::int64_t key, std::int64_t n, float* scores) {
+  for (const int node : plan_.inputs) {
+    value(node) = value_at(node, key);
+  }
+  if (scores_ >= 0 && value(scores_).data != nullptr) {
+    formula_scale({scores, 1}, scale_, n, value(scores_).data);
+  }
+  run_formula(plan_.parts[index_of(Along::pair)].steps, values_.data(), tables_.data(), n);
+}
+
+}  // namespace headroom::kernels

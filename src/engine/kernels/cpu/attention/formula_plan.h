@@ -1,0 +1,88 @@
+// Which of a formula's operations are computed once per head, for a range of queries, keys or distances, and which for
+// every pair of query and key; and the values of both.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "attention.h"
+#include "engine/kernels/cpu/matmul/matrix.h"
+#include "formula_steps.h"
+
+namespace headroom::kernels {
+
+// What a node's value varies with inside a head.
+enum class Along { head, query, key, distance, pair };
+constexpr std::size_t kAlongs = 5;
+
+struct FormulaPlan {
+  // The steps whose results vary along one of these, and the registers of those results that no one else reads.
+  struct Part {
+    std::vector<FormulaStep> steps;
+    std::vector<std::pair<int, int>> registers;  // node, register
+    int n_registers = 0;
+  };
+  explicit FormulaPlan(const formula::Program& given);
+
+  formula::Program program;
+  std::vector<Along> along;  // of each node
+  std::array<Part, kAlongs> parts;
+  std::vector<int> inputs;  // nodes not along pairs that are outputs or that the steps of pairs read, ascending
+
+  Along along_of(int node) const { return along[static_cast<std::size_t>(node)]; }
+
+ private:
+  Part part_of(Along part, const std::vector<int>& results) const;
+
+  std::vector<bool> of_scores_;
+};
+
+// Strided views of what a formula reads, float32. A stride may be 0.
+struct FormulaRead {
+  const float* data = nullptr;
+  std::int64_t batch = 0, head = 0, size = 1;
+};
+struct FormulaReads {
+  std::vector<FormulaRead> learned, tables, tokens;  // size: 1, entries of the table, S; queries are the last T tokens
+};
+
+// The values of a plan's nodes in one head. One thread's.
+class FormulaValues {
+ public:
+  static constexpr std::int64_t kMostKeys = 512;  // in one run(): the registers stay in the first-level cache
+
+  FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query, const FormulaReads& reads);
+  void start(std::int64_t b, std::int64_t h);
+  void start_row(std::int64_t query);
+  // Where run() writes a node along pairs; `to` belongs to the run's first key. Not called: a register.
+  void set_result(int node, float* to) { value(node) = {to, 1}; }
+  // Computes the row's pairs with keys [key, key + n) from their scaled scores. n is a multiple of kFormulaLanes.
+  void run(std::int64_t key, std::int64_t n, float* scores);
+  // Of the row's keys from `key` on: for a node along pairs those of the last run().
+  FormulaValue value_at(int node, std::int64_t key) const;
+  // A node along queries, keys or distances: element q, k or distance_at(q) + k.
+  const float* all(int node) const { return base_[static_cast<std::size_t>(node)]; }
+  std::int64_t distance_at(std::int64_t query) const { return queries_ - 1 - query; }
+  std::int64_t length(Along along) const;
+
+ private:
+  void compute(Along along);
+  void place_registers(Along along);
+  std::int64_t padded_length(Along along) const;
+  float* equal(int node) { return equal_.data() + node * kFormulaLanes; }
+  FormulaValue& value(int node) { return values_[static_cast<std::size_t>(node)]; }
+
+  const FormulaPlan& plan_;
+  const FormulaReads& reads_;
+  std::int64_t queries_, keys_, heads_, first_query_, query_ = 0;
+  float scale_;
+  int scores_ = -1;  // node of s
+  Buffer registers_, equal_, ramp_, distances_;
+  std::vector<Buffer> kept_;  // of each node
+  std::vector<FormulaTable> tables_;
+  std::vector<float*> base_;
+  std::vector<FormulaValue> values_;
+};
+
+}  // namespace headroom::kernels

@@ -1,0 +1,369 @@
+#include "formula_rows.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "foundation/core/ceil_div.h"
+
+namespace headroom::kernels {
+namespace {
+
+using formula::Node;
+using formula::Op;
+
+std::optional<FormulaPlan> plan_of(const formula::Program* program) {
+  return program == nullptr ? std::nullopt : std::optional<FormulaPlan>(*program);
+}
+
+Along along_of(const FormulaPlan& plan, const Node& load) {
+  return load.op == Op::learned   ? Along::head
+         : load.op == Op::token_i ? Along::query
+         : load.op == Op::token_j ? Along::key
+                                  : plan.along_of(load.a);
+}
+
+void clear_invisible(const ScoreRow& row, float* values) {
+  std::fill(values, values + row.low, 0.0F);
+  std::fill(values + row.high, values + row.n, 0.0F);
+}
+
+}  // namespace
+
+ScoreFormula::ScoreFormula(const formula::Program* s, const formula::Derivative* derived, const formula::Program* m,
+                           bool softmax)
+    : mask(plan_of(m)), normalise(softmax) {
+  if (s == nullptr || (softmax && s->output().op == Op::s)) {
+    return;
+  }
+  score = plan_of(s);
+  if (derived != nullptr) {
+    formula::Program program = derived->program;
+    by = derived->by;
+    for (const int load : by) {
+      const Node& node = program.nodes[static_cast<std::size_t>(load)];
+      if (node.op == Op::table) {
+        program.outputs.push_back(node.a);
+      }
+    }
+    derivative = plan_of(&program);
+  }
+}
+
+void make_blocks(const AttentionShape& s, ScoreFormula& formula) {
+  if (!formula.mask) {
+    return;
+  }
+  bool by_batch = false, by_head = false;
+  for (const Node& node : formula.mask->program.nodes) {
+    const auto index = static_cast<std::size_t>(node.index);
+    const auto reads = [&](const FormulaRead& read) {
+      by_batch = by_batch || read.batch != 0;
+      by_head = by_head || read.head != 0;
+    };
+    switch (node.op) {
+      case Op::h:
+        by_head = true;
+        break;
+      case Op::learned:
+        reads(formula.reads.learned[index]);
+        break;
+      case Op::table:
+        reads(formula.reads.tables[index]);
+        break;
+      case Op::token_i:
+      case Op::token_j:
+        reads(formula.reads.tokens[index]);
+        break;
+      default:
+        break;
+    }
+  }
+  MaskBlocks& blocks = formula.blocks.emplace(MaskBlocks{by_batch ? s.batch : 1,
+                                                         by_head ? s.heads : 1,
+                                                         ceil_div(s.queries, kBlockRows),
+                                                         ceil_div(s.keys, kColumnStep),
+                                                         {}});
+  blocks.classes.assign(static_cast<std::size_t>(blocks.tasks() * blocks.columns), MaskBlocks::none);
+}
+
+void classify(const AttentionShape& s, ScoreFormula& formula, std::int64_t begin, std::int64_t end) {
+  MaskBlocks& blocks = *formula.blocks;
+  const int output = formula.mask->program.outputs[0];
+  FormulaValues mask(*formula.mask, s, formula.first_query, formula.reads);
+  for (std::int64_t task = begin; task < end; ++task) {
+    const std::int64_t map = task / blocks.rows;
+    if (task == begin || task % blocks.rows == 0) {
+      mask.start(map / blocks.heads, map % blocks.heads);
+    }
+    const Extent e = extent_of(s, task % blocks.rows * kBlockRows);
+    std::vector<FormulaMaskRange> ranges(static_cast<std::size_t>(blocks.columns), {false, true});
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      mask.start_row(e.row + i);
+      for (std::int64_t at = e.low; at < e.low + e.columns; at += FormulaValues::kMostKeys) {
+        const std::int64_t n = std::min(FormulaValues::kMostKeys, e.low + e.columns - at);
+        mask.run(at, n, nullptr);
+        FormulaValue value = mask.value_at(output, at);
+        for (std::int64_t key = at; key < std::min(at + n, s.keys); key += kColumnStep) {
+          const FormulaMaskRange row = formula_mask_range(value, std::min(kColumnStep, s.keys - key));
+          FormulaMaskRange& range = ranges[static_cast<std::size_t>(key / kColumnStep)];
+          range = {range.any || row.any, range.all && row.all};
+          value.data += kColumnStep * value.step;
+        }
+      }
+    }
+    for (std::int64_t c = 0; c < blocks.columns; ++c) {
+      const FormulaMaskRange& range = ranges[static_cast<std::size_t>(c)];
+      blocks.classes[static_cast<std::size_t>(task * blocks.columns + c)] = !range.any  ? MaskBlocks::none
+                                                                            : range.all ? MaskBlocks::all
+                                                                                        : MaskBlocks::some;
+    }
+  }
+}
+
+FormulaRows::FormulaRows(const AttentionShape& s, const ScoreFormula& formula, bool backward)
+    : shape_(s),
+      formula_(formula),
+      plan_(!formula.score ? nullptr
+            : backward     ? &*formula.derivative
+                           : &*formula.score) {
+  if (formula.mask) {
+    mask_.emplace(*formula.mask, s, formula.first_query, formula.reads);
+  }
+  if (plan_ == nullptr) {
+    return;
+  }
+  score_.emplace(*plan_, s, formula.first_query, formula.reads);
+  const std::vector<int>& outputs = plan_->program.outputs;
+  in_place_ = plan_->along_of(outputs[0]) == Along::pair && std::count(outputs.begin(), outputs.end(), outputs[0]) == 1;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const auto first = std::find(outputs.begin() + (k > 0 ? 1 : 0), outputs.end(), outputs[k]);  // of equal outputs
+    place_.push_back(static_cast<std::size_t>(first - outputs.begin()));
+    const bool own = place_[k] == k && k > 0 && plan_->along_of(outputs[k]) == Along::pair;
+    results_.emplace_back(own ? longest_score_stride(s) : 0);
+  }
+  int next = 2 + static_cast<int>(formula.by.size());  // output of the next table's indices
+  for (std::size_t k = 0; backward && k < formula.by.size(); ++k) {
+    const Node& node = plan_->program.nodes[static_cast<std::size_t>(formula.by[k])];
+    const Along along = along_of(*plan_, node);
+    const std::int64_t size =
+        along == Along::pair ? formula.reads.tables[static_cast<std::size_t>(node.index)].size : score_->length(along);
+    loads_.push_back({node, static_cast<int>(k) + 2, node.op == Op::table ? next++ : -1, along, Buffer(size + 64)});
+  }
+}
+
+void FormulaRows::start(std::int64_t b, std::int64_t h) {
+  b_ = b;
+  h_ = h;
+  if (mask_) {
+    mask_->start(b, h);
+  }
+  if (score_) {
+    score_->start(b, h);
+  }
+  for (Load& load : loads_) {
+    load.sums.fill(0.0F);
+  }
+}
+
+const ScoreBlock& FormulaRows::start_block(const Extent& e) {
+  extent_ = e;
+  block_ = {e, {e}};
+  spans_ = {{0, e.low, e.columns, formula_.mask.has_value()}};
+  if (!formula_.blocks) {
+    return block_;
+  }
+  block_.runs.clear();
+  spans_.clear();
+  const MaskBlocks::Class* classes = formula_.blocks->row(b_, h_, e.row / kBlockRows);
+  std::int64_t total = 0, after = -1;  // first key after the last run
+  for (std::int64_t key = e.low; key < e.low + e.columns; key += kColumnStep) {
+    const MaskBlocks::Class one = classes[key / kColumnStep];
+    if (one == MaskBlocks::none) {
+      continue;
+    }
+    const bool masked = one == MaskBlocks::some, follows = key == after;
+    if (!follows) {
+      block_.runs.push_back({e.row, e.rows, key, 0, 0, 0, total});
+    }
+    if (!follows || spans_.back().masked != masked) {
+      spans_.push_back({total, key, 0, masked});
+    }
+    block_.runs.back().columns += kColumnStep;
+    spans_.back().n += kColumnStep;
+    total += kColumnStep;
+    after = key + kColumnStep;
+  }
+  block_.all.columns = block_.all.early_columns = total;
+  for (Extent& run : block_.runs) {
+    run.together = total;
+    const std::int64_t early = e.low + e.early_columns - run.low;
+    run.early_columns = early > 0 ? std::min(early, run.columns) : run.columns;
+  }
+  return block_;
+}
+
+ScoreRow FormulaRows::visible_row(std::int64_t i) const {
+  // The block's column of a key, or of the next one that is left.
+  const auto column = [&](std::int64_t key) {
+    std::int64_t at = 0;
+    for (const Extent& run : block_.runs) {
+      at = key > run.low ? run.at + std::min(key - run.low, run.columns) : at;
+    }
+    return at;
+  };
+  const std::int64_t low = column(extent_.low + std::max<std::int64_t>(0, extent_.visible_low(shape_, i)));
+  return {.low = low,
+          .high = std::max(low, column(extent_.low + extent_.visible_high(shape_, i))),
+          .n = block_.all.columns,
+          .scale = score_ ? 1.0F : shape_.scale,
+          .position = nullptr,
+          .bias = nullptr};
+}
+
+template <class Body>
+void FormulaRows::for_spans(const ScoreRow& row, const Body& body) const {
+  const std::int64_t low = row.low / kFormulaLanes * kFormulaLanes, high = round_up(row.high, kFormulaLanes);
+  for (const Span& span : spans_) {
+    const std::int64_t end = std::min(high, span.at + span.n);
+    for (std::int64_t at = std::max(low, span.at); at < end; at += FormulaValues::kMostKeys) {
+      body(Span{at, span.key + at - span.at, std::min(FormulaValues::kMostKeys, end - at), span.masked});
+    }
+  }
+}
+
+FormulaValue FormulaRows::result_of(std::size_t output, const Span& span) const {
+  const int node = plan_->program.outputs[output];
+  return plan_->along_of(node) == Along::pair
+             ? FormulaValue{const_cast<float*>(results_[place_[output]].data()) + span.at, 1}
+             : score_->value_at(node, span.key);
+}
+
+void FormulaRows::formula_of_span(const Span& span, float* scores) {
+  const std::vector<int>& outputs = plan_->program.outputs;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    if (results_[k].size() > 0 || (k == 0 && in_place_)) {
+      score_->set_result(outputs[k], k == 0 ? scores + span.at : results_[k].data() + span.at);
+    }
+  }
+  score_->run(span.key, span.n, scores + span.at);
+  if (!in_place_) {
+    formula_scale(score_->value_at(outputs[0], span.key), 1.0F, span.n, scores + span.at);
+  }
+}
+
+ScoreRow FormulaRows::scores_of_row(std::int64_t i, const float* key_bias, float* scores, float* d_p) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float hidden = formula_.normalise ? -kInfinity : 0.0F;
+  query_ = extent_.row + i;
+  if (score_) {
+    score_->start_row(query_);
+  }
+  if (mask_) {
+    mask_->start_row(query_);
+  }
+  const ScoreRow row = visible_row(i);
+  for_spans(row, [&](const Span& span) {
+    if (score_) {
+      formula_of_span(span, scores);
+    }
+    if (span.masked) {
+      mask_->run(span.key, span.n, nullptr);
+      const FormulaValue mask = mask_->value_at(mask_output(), span.key);
+      formula_hide(mask, hidden, span.n, scores + span.at);
+      if (d_p != nullptr && !formula_.normalise) {
+        formula_hide(mask, 0.0F, span.n, d_p + span.at);
+      }
+    }
+    for (std::int64_t k = 0; key_bias != nullptr && k < std::min(span.n, shape_.keys - span.key); ++k) {
+      if (key_bias[b_ * shape_.keys + span.key + k] == -kInfinity) {
+        scores[span.at + k] = hidden;
+        if (d_p != nullptr && !formula_.normalise) {
+          d_p[span.at + k] = 0.0F;
+        }
+      }
+    }
+  });
+  return row;
+}
+
+float FormulaRows::weigh(std::int64_t i, const float* key_bias, float* scores, float* sum) {
+  const ScoreRow row = scores_of_row(i, key_bias, scores, nullptr);
+  if (formula_.normalise) {
+    return exp_row(row, scores, sum);
+  }
+  clear_invisible(row, scores);
+  *sum = 1.0F;
+  return 0.0F;
+}
+
+void FormulaRows::weigh_backward(std::int64_t i, const float* key_bias, float log_sum, float delta, float* scores,
+                                 float* d_p) {
+  const ScoreRow row = scores_of_row(i, key_bias, scores, d_p);
+  if (formula_.normalise) {
+    exp_row_backward(row, log_sum, delta, scores, d_p);
+  } else {
+    clear_invisible(row, scores);
+    clear_invisible(row, d_p);
+  }
+  if (score_) {
+    add_sums(row, d_p);
+    for_spans(row,
+              [&](const Span& span) { formula_multiply(result_of(1, span), shape_.scale, span.n, d_p + span.at); });
+  }
+}
+
+void FormulaRows::add_sums(const ScoreRow& row, const float* g) {
+  for (Load& load : loads_) {
+    float* sums = load.sums.data();
+    for_spans(row, [&](const Span& span) {
+      const FormulaValue partial = result_of(static_cast<std::size_t>(load.partial), span);
+      const float* g_span = g + span.at;
+      if (load.along == Along::head || load.along == Along::query) {
+        sums[load.along == Along::query ? query_ : 0] += formula_dot(g_span, partial, span.n);
+      } else if (load.along == Along::key || load.along == Along::distance) {
+        const std::int64_t first = load.along == Along::distance ? score_->distance_at(query_) : 0;
+        formula_add(g_span, partial, span.n, sums + first + span.key);
+      } else {
+        const std::int64_t size = formula_.reads.tables[static_cast<std::size_t>(load.node.index)].size;
+        const float* index = result_of(static_cast<std::size_t>(load.index), span).data;
+        for (std::int64_t k = 0; k < span.n; ++k) {
+          if (g_span[k] != 0.0F) {
+            sums[formula_index(index[k], size)] += g_span[k] * partial.data[k * partial.step];
+          }
+        }
+      }
+    });
+  }
+}
+
+void FormulaRows::add_gradients(const FormulaGradients& to) {
+  const std::int64_t task = b_ * shape_.heads + h_;
+  for (const Load& load : loads_) {
+    const auto k = static_cast<std::size_t>(load.node.index);
+    const float* sums = load.sums.data();
+    const auto add = [&](float* head, std::int64_t n) {
+      for (std::int64_t m = 0; m < n; ++m) {
+        head[m] += sums[m];
+      }
+    };
+    if (load.node.op == Op::learned) {
+      add(to.learned[k] + task, 1);
+    } else if (load.node.op != Op::table) {
+      const std::int64_t n = score_->length(load.along);
+      add(to.tokens[k] + (task + 1) * shape_.keys - n, n);
+    } else {
+      const std::int64_t size = formula_.reads.tables[k].size;
+      float* head = to.tables[k] + task * size;
+      if (load.along == Along::pair) {
+        add(head, size);
+        continue;
+      }
+      const float* index = score_->all(plan_->program.outputs[static_cast<std::size_t>(load.index)]);
+      for (std::int64_t m = 0; m < score_->length(load.along); ++m) {
+        head[formula_index(index[m], size)] += sums[m];
+      }
+    }
+  }
+}
+
+}  // namespace headroom::kernels

@@ -1,0 +1,98 @@
+// Attention whose scores are a formula of the scaled dot products, with a mask that is another one: what attention.cc
+// does with a block's rows in place of the softmax of the dot products.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "attention_block.h"
+#include "formula_plan.h"
+
+namespace headroom::kernels {
+
+// What a mask leaves of each pair of blocks of kBlockRows queries and kColumnStep keys.
+struct MaskBlocks {
+  enum Class : std::uint8_t { none, some, all };
+  std::int64_t batch, heads;   // 1 each if the mask does not depend on them
+  std::int64_t rows, columns;  // blocks
+  std::vector<Class> classes;  // [batch, heads, rows, columns]
+  std::int64_t tasks() const { return batch * heads * rows; }
+  const Class* row(std::int64_t b, std::int64_t h, std::int64_t row) const {
+    return classes.data() + (((batch == 1 ? 0 : b) * heads + (heads == 1 ? 0 : h)) * rows + row) * columns;
+  }
+};
+
+struct ScoreFormula {
+  std::optional<FormulaPlan> score, mask;
+  // Outputs: the score, its derivative by s and by each of `by`, the indices of tables among `by`.
+  std::optional<FormulaPlan> derivative;
+  std::vector<int> by;    // loads
+  bool normalise = true;  // false: the weights are the formula's values
+  std::int64_t first_query = 0;
+  FormulaReads reads;
+  std::optional<MaskBlocks> blocks;  // not set: all of class `some`
+
+  // `derivative` is only needed for gradients.
+  // Null: s itself, no gradients, every key.
+  ScoreFormula(const formula::Program* s, const formula::Derivative* derived, const formula::Program* m, bool softmax);
+};
+
+// Makes room for the mask's classes. classify() computes tasks [begin, end) of MaskBlocks::tasks().
+void make_blocks(const AttentionShape& s, ScoreFormula& formula);
+void classify(const AttentionShape& s, ScoreFormula& formula, std::int64_t begin, std::int64_t end);
+
+// One thread's.
+class FormulaRows {
+ public:
+  FormulaRows(const AttentionShape& s, const ScoreFormula& formula, bool backward);
+  void start(std::int64_t b, std::int64_t h);
+  // The block with the columns that its mask leaves. The functions below are about its rows.
+  const ScoreBlock& start_block(const Extent& e);
+
+  // Replaces raw scores by weights, to be multiplied by inverse_of(*sum). Returns the logarithm of the softmax's sum.
+  float weigh(std::int64_t i, const float* key_bias, float* scores, float* sum);
+  // Replaces raw scores by weights and the weights' gradients by those of the raw scores, and sums the others.
+  void weigh_backward(std::int64_t i, const float* key_bias, float log_sum, float delta, float* scores, float* d_p);
+  // Adds this head's sums to the gradients.
+  void add_gradients(const FormulaGradients& to);
+
+ private:
+  // Columns [at, at + n) of the block, keys [key, key + n).
+  struct Span {
+    std::int64_t at, key, n;
+    bool masked;
+  };
+  // One of the derivative's loads. `along` is that of a table's index, or of the load.
+  struct Load {
+    formula::Node node;
+    int partial, index;  // outputs; index -1: not a table
+    Along along;
+    Buffer sums;  // of its gradient, for each element along it or, along pairs, of the table
+  };
+  ScoreRow visible_row(std::int64_t i) const;
+  // body(span) for the visible spans of a row, of at most FormulaValues::kMostKeys keys.
+  template <class Body>
+  void for_spans(const ScoreRow& row, const Body& body) const;
+  // Replaces raw scores by scores, those of hidden keys by -infinity or, without a softmax, by 0, as in d_p if set.
+  ScoreRow scores_of_row(std::int64_t i, const float* key_bias, float* scores, float* d_p);
+  void formula_of_span(const Span& span, float* scores);
+  FormulaValue result_of(std::size_t output, const Span& span) const;
+  int mask_output() const { return formula_.mask->program.outputs[0]; }
+  void add_sums(const ScoreRow& row, const float* g);
+
+  AttentionShape shape_;
+  const ScoreFormula& formula_;
+  const FormulaPlan* plan_;  // of score_
+  std::int64_t b_ = 0, h_ = 0, query_ = 0;
+  std::optional<FormulaValues> score_, mask_;
+  Extent extent_ = {};
+  ScoreBlock block_;
+  std::vector<Span> spans_;
+  std::vector<std::size_t> place_;  // of each output: the first equal one after the score
+  std::vector<Buffer> results_;     // of the plan's different outputs along pairs but the score, [columns]
+  bool in_place_ = false;           // the score is computed where the raw scores were
+  std::vector<Load> loads_;
+};
+
+}  // namespace headroom::kernels

@@ -1,0 +1,330 @@
+#include "formula_steps.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/cpu/attention/formula_steps.cc"
+#include <hwy/foreach_target.h>
+// Must follow foreach_target.h:
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include "engine/kernels/cpu/vectors-inl.h"
+#include "score_rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headroom::kernels::HWY_NAMESPACE {
+namespace formula_steps {
+
+HWY_INLINE Vector constant(float value) {
+  return hn::Set(Tag(), value);
+}
+
+HWY_INLINE Vector truth(const hn::Mask<Tag> mask) {
+  return hn::IfThenElseZero(mask, constant(1.0F));
+}
+
+// exp(-|x|), NaN for NaN
+HWY_INLINE Vector decay(const Vector x) {
+  return exp_or_zero(hn::Neg(hn::Abs(x)));
+}
+
+HWY_INLINE Vector exponential(const Vector x) {
+  const Vector most = constant(104.0F);  // where Exp() ends; already infinite
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(Tag(), hn::IfThenElse(hn::Gt(x, most), most, x)));
+}
+
+// `log_x` with the values of log() at 0, infinity and where it has none.
+HWY_INLINE Vector at_poles(const Vector x, const Vector pole, const Vector log_x) {
+  const Vector infinity = constant(std::numeric_limits<float>::infinity());
+  const Vector r = hn::IfThenElse(hn::Eq(x, pole), hn::Neg(infinity), log_x);
+  const Vector nan = constant(std::numeric_limits<float>::quiet_NaN());
+  return hn::IfThenElse(hn::Eq(x, infinity), x, hn::IfThenElse(hn::Ge(x, pole), r, nan));
+}
+
+HWY_INLINE Vector logarithm(const Vector x) {
+  return at_poles(x, hn::Zero(Tag()), hn::Log(Tag(), x));
+}
+
+HWY_INLINE Vector logarithm_of_1p(const Vector x) {
+  return at_poles(x, constant(-1.0F), hn::Log1p(Tag(), x));
+}
+
+// log(1 + exp(-|x|))
+HWY_INLINE Vector soft_corner(const Vector x) {
+  return hn::Log1p(Tag(), decay(x));
+}
+
+HWY_INLINE Vector logistic(const Vector x) {
+  const Vector e = decay(x), r = hn::Div(constant(1.0F), hn::Add(e, constant(1.0F)));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(Tag())), hn::Mul(e, r), r);
+}
+
+// A rational approximation on the range where tanh() rounds to less than 1, with an error of a few ulp.
+HWY_INLINE Vector hyperbolic_tangent(const Vector given) {
+  const Vector most = constant(7.90531110763549805F);
+  const Vector above = hn::IfThenElse(hn::Gt(given, most), most, given);  // unlike Min(), keeps NaN
+  const Vector x = hn::IfThenElse(hn::Lt(above, hn::Neg(most)), hn::Neg(most), above), square = hn::Mul(x, x);
+  Vector p = constant(-2.76076847742355e-16F);
+  for (const float c : {2.00018790482477e-13F, -8.60467152213735e-11F, 5.12229709037114e-08F, 1.48572235717979e-05F,
+                        6.37261928875436e-04F, 4.89352455891786e-03F}) {
+    p = hn::MulAdd(p, square, constant(c));
+  }
+  Vector q = constant(1.19825839466702e-06F);
+  for (const float c : {1.18534705686654e-04F, 2.26843463243900e-03F, 4.89352518554385e-03F}) {
+    q = hn::MulAdd(q, square, constant(c));
+  }
+  return hn::Div(hn::Mul(x, p), q);
+}
+
+HWY_INLINE Vector whole_power(const Vector x, std::int64_t exponent) {
+  Vector r = constant(1.0F), square = x;
+  for (std::int64_t n = exponent < 0 ? -exponent : exponent; n > 0; n /= 2) {
+    r = n % 2 == 1 ? hn::Mul(r, square) : r;
+    square = hn::Mul(square, square);
+  }
+  return exponent < 0 ? hn::Div(constant(1.0F), r) : r;
+}
+
+HWY_INLINE Vector power(const Vector x, float exponent) {
+  constexpr float kLargest = 64.0F;  // whole exponents by multiplication
+  if (exponent == std::floor(exponent) && std::abs(exponent) <= kLargest) {
+    return whole_power(x, static_cast<std::int64_t>(exponent));
+  }
+  return exponential(hn::Mul(constant(exponent), logarithm(x)));
+}
+
+HWY_INLINE Vector gathered(const FormulaTable& table, const Vector index) {
+  const hn::RebindToSigned<Tag> whole;
+  const Vector least = hn::IfThenElseZero(hn::Gt(index, hn::Zero(Tag())), index);  // 0 for NaN
+  const Vector in_range = hn::Min(least, constant(static_cast<float>(table.size - 1)));
+  return hn::GatherIndex(Tag(), table.data, hn::ConvertTo(whole, in_range));
+}
+
+struct Operands {
+  FormulaValue a, b, c;
+  float* to;
+  std::int64_t n;
+};
+
+template <class F>
+HWY_INLINE void unary(const Operands& x, const F& f) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t k = 0; k < x.n; k += lanes) {
+    hn::StoreU(f(hn::LoadU(d, x.a.data + k * x.a.step)), d, x.to + k);
+  }
+}
+
+template <class F>
+HWY_INLINE void binary(const Operands& x, const F& f) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t k = 0; k < x.n; k += lanes) {
+    hn::StoreU(f(hn::LoadU(d, x.a.data + k * x.a.step), hn::LoadU(d, x.b.data + k * x.b.step)), d, x.to + k);
+  }
+}
+
+HWY_INLINE void where(const Operands& x) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t k = 0; k < x.n; k += lanes) {
+    const auto chosen = hn::Ne(hn::LoadU(d, x.a.data + k * x.a.step), hn::Zero(d));
+    hn::StoreU(hn::IfThenElse(chosen, hn::LoadU(d, x.b.data + k * x.b.step), hn::LoadU(d, x.c.data + k * x.c.step)), d,
+               x.to + k);
+  }
+}
+
+HWY_INLINE Vector floor_of_quotient(const Vector a, const Vector b) {
+  return hn::Floor(hn::Div(a, b));
+}
+
+void run_unary(const FormulaStep& step, const Operands& x) {
+  using formula::Op;
+  const Vector zero = hn::Zero(Tag());
+  switch (step.op) {
+    case Op::neg:
+      return unary(x, [](Vector a) HWY_ATTR { return hn::Neg(a); });
+    case Op::abs:
+      return unary(x, [](Vector a) HWY_ATTR { return hn::Abs(a); });
+    case Op::exp:
+      return unary(x, [](Vector a) HWY_ATTR { return exponential(a); });
+    case Op::log:
+      return unary(x, [](Vector a) HWY_ATTR { return logarithm(a); });
+    case Op::log1p:
+      return unary(x, [](Vector a) HWY_ATTR { return logarithm_of_1p(a); });
+    case Op::sqrt:
+      return unary(x, [](Vector a) HWY_ATTR { return hn::Sqrt(a); });
+    case Op::tanh:
+      return unary(x, [](Vector a) HWY_ATTR { return hyperbolic_tangent(a); });
+    case Op::sigmoid:
+      return unary(x, [](Vector a) HWY_ATTR { return logistic(a); });
+    case Op::log_sigmoid:
+      return unary(x, [zero](Vector a) HWY_ATTR { return hn::Sub(hn::Min(a, zero), soft_corner(a)); });
+    case Op::softplus:
+      return unary(x, [zero](Vector a) HWY_ATTR { return hn::Add(hn::Max(a, zero), soft_corner(a)); });
+    case Op::relu:
+      return unary(x, [zero](Vector a) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(a, zero), a); });
+    case Op::logical_not:
+      return unary(x, [zero](Vector a) HWY_ATTR { return truth(hn::Eq(a, zero)); });
+    case Op::power:
+      return unary(x, [&](Vector a) HWY_ATTR { return power(a, step.exponent); });
+    default:
+      return;
+  }
+}
+
+void run_binary(const FormulaStep& step, const Operands& x) {
+  using formula::Op;
+  const Vector zero = hn::Zero(Tag());
+  switch (step.op) {
+    case Op::add:
+      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::Add(a, b); });
+    case Op::sub:
+      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::Sub(a, b); });
+    case Op::mul:
+      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::Mul(a, b); });
+    case Op::div:
+      if (step.of_scores && x.b.step == 0) {
+        const Vector factor = hn::Div(constant(1.0F), hn::LoadU(Tag(), x.b.data));
+        return unary(x, [factor](Vector a) HWY_ATTR { return hn::Mul(a, factor); });
+      }
+      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::Div(a, b); });
+    case Op::floor_div:
+      return binary(x, [](Vector a, Vector b) HWY_ATTR { return floor_of_quotient(a, b); });
+    case Op::remainder:
+      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::NegMulAdd(floor_of_quotient(a, b), b, a); });
+    case Op::min:
+      return binary(
+          x, [](Vector a, Vector b) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b); });
+    case Op::max:
+      return binary(
+          x, [](Vector a, Vector b) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(b, a), hn::IsNaN(a)), a, b); });
+    case Op::lt:
+      return binary(x, [](Vector a, Vector b) HWY_ATTR { return truth(hn::Lt(a, b)); });
+    case Op::le:
+      return binary(x, [](Vector a, Vector b) HWY_ATTR { return truth(hn::Le(a, b)); });
+    case Op::eq:
+      return binary(x, [](Vector a, Vector b) HWY_ATTR { return truth(hn::Eq(a, b)); });
+    case Op::logical_and:
+      return binary(x,
+                    [zero](Vector a, Vector b) HWY_ATTR { return truth(hn::And(hn::Ne(a, zero), hn::Ne(b, zero))); });
+    case Op::logical_or:
+      return binary(x, [zero](Vector a, Vector b) HWY_ATTR { return truth(hn::Or(hn::Ne(a, zero), hn::Ne(b, zero))); });
+    default:
+      return;
+  }
+}
+
+}  // namespace formula_steps
+
+void RunFormula(const std::vector<FormulaStep>& steps, const FormulaValue* values, const FormulaTable* tables,
+                std::int64_t n) {
+  for (const FormulaStep& step : steps) {
+    const auto value = [&](int node) { return node < 0 ? FormulaValue{} : values[node]; };
+    const formula_steps::Operands x{value(step.a), value(step.b), value(step.c), values[step.to].data, n};
+    if (step.op == formula::Op::table) {
+      const FormulaTable& table = tables[step.table];
+      formula_steps::unary(x, [&](Vector a) HWY_ATTR { return formula_steps::gathered(table, a); });
+    } else if (step.op == formula::Op::where) {
+      formula_steps::where(x);
+    } else if (step.b < 0) {
+      formula_steps::run_unary(step, x);
+    } else {
+      formula_steps::run_binary(step, x);
+    }
+  }
+}
+
+void FormulaScale(const FormulaValue& from, float factor, std::int64_t n, float* to) {
+  const Vector f = hn::Set(Tag(), factor);
+  formula_steps::unary({from, {}, {}, to, n}, [f](Vector a) HWY_ATTR { return hn::Mul(a, f); });
+}
+
+void FormulaHide(const FormulaValue& mask, float hidden, std::int64_t n, float* to) {
+  const Vector zero = hn::Zero(Tag()), value = hn::Set(Tag(), hidden);
+  formula_steps::binary({{to, 1}, mask, {}, to, n},
+                        [=](Vector a, Vector m) HWY_ATTR { return hn::IfThenElse(hn::Eq(m, zero), value, a); });
+}
+
+namespace formula_steps {
+
+HWY_INLINE Vector weighted(const Vector g, const Vector x) {
+  return hn::IfThenZeroElse(hn::Eq(g, hn::Zero(Tag())), hn::Mul(g, x));
+}
+
+}  // namespace formula_steps
+
+float FormulaDot(const float* g, const FormulaValue& x, std::int64_t n) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Vector sum = hn::Zero(d);
+  for (std::int64_t k = 0; k < n; k += lanes) {
+    sum = hn::Add(sum, formula_steps::weighted(hn::LoadU(d, g + k), hn::LoadU(d, x.data + k * x.step)));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+void FormulaAdd(const float* g, const FormulaValue& x, std::int64_t n, float* to) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t k = 0; k < n; k += lanes) {
+    const Vector more = formula_steps::weighted(hn::LoadU(d, g + k), hn::LoadU(d, x.data + k * x.step));
+    hn::StoreU(hn::Add(hn::LoadU(d, to + k), more), d, to + k);
+  }
+}
+
+void FormulaMultiply(const FormulaValue& x, float factor, std::int64_t n, float* g) {
+  const Vector f = hn::Set(Tag(), factor);
+  formula_steps::binary({{g, 1}, x, {}, g, n},
+                        [f](Vector a, Vector b) HWY_ATTR { return formula_steps::weighted(a, hn::Mul(b, f)); });
+}
+
+FormulaMaskRange FormulaMask(const FormulaValue& mask, std::int64_t n) {
+  FormulaMaskRange range{false, true};
+  for_lanes(0, n, [&](const auto lanes, std::int64_t k) HWY_ATTR {
+    const Vector zero = hn::Zero(Tag()), one = hn::Set(Tag(), 1.0F);
+    const Vector m = hn::LoadU(Tag(), mask.data + k * mask.step);  // readable beyond n
+    range.any = range.any || !hn::AllFalse(Tag(), hn::Ne(lanes.or_else(m, zero), zero));
+    range.all = range.all && hn::AllTrue(Tag(), hn::Ne(lanes.or_else(m, one), zero));
+  });
+  return range;
+}
+
+}  // namespace headroom::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headroom::kernels {
+
+HWY_EXPORT(RunFormula);
+HWY_EXPORT(FormulaScale);
+HWY_EXPORT(FormulaHide);
+HWY_EXPORT(FormulaDot);
+HWY_EXPORT(FormulaAdd);
+HWY_EXPORT(FormulaMultiply);
+HWY_EXPORT(FormulaMask);
+
+void run_formula(const std::vector<FormulaStep>& steps, const FormulaValue* values, const FormulaTable* tables,
+                 std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(RunFormula)(steps, values, tables, n);
+}
+void formula_scale(const FormulaValue& from, float factor, std::int64_t n, float* to) {
+  HWY_DYNAMIC_DISPATCH(FormulaScale)(from, factor, n, to);
+}
+void formula_hide(const FormulaValue& mask, float hidden, std::int64_t n, float* to) {
+  HWY_DYNAMIC_DISPATCH(FormulaHide)(mask, hidden, n, to);
+}
+float formula_dot(const float* g, const FormulaValue& x, std::int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(FormulaDot)(g, x, n);
+}
+void formula_add(const float* g, const FormulaValue& x, std::int64_t n, float* to) {
+  HWY_DYNAMIC_DISPATCH(FormulaAdd)(g, x, n, to);
+}
+void formula_multiply(const FormulaValue& x, float factor, std::int64_t n, float* g) {
+  HWY_DYNAMIC_DISPATCH(FormulaMultiply)(x, factor, n, g);
+}
+FormulaMaskRange formula_mask_range(const FormulaValue& mask, std::int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(FormulaMask)(mask, n);
+}
+
+}  // namespace headroom::kernels
+#endif
