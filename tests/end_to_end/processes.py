@@ -1,7 +1,8 @@
-"""Ranks of a distributed run, started as torchrun starts them."""
+"""Ranks of a distributed run, started as torchrun, Slurm or a script starts them."""
 
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -10,22 +11,45 @@ import torch.distributed as dist
 import train_runs
 
 
-class Group:
-    """`n` ranks of the program with these arguments; this process hosts the store that torchrun would host.
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
-    `more[rank]` are arguments of one rank alone, `before[rank]` is the command that it is started through.
+
+def script(rank, n, port):
+    """The variables that a user sets by hand."""
+    return {"RANK": rank, "WORLD_SIZE": n, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+
+
+def srun(rank, n, port):
+    """The variables of a step of a Slurm job on this machine."""
+    return {"SLURM_PROCID": rank, "SLURM_NTASKS": n, "SLURM_STEP_ID": 0, "SLURM_JOB_ID": 7,
+            "SLURM_JOB_NODELIST": "localhost", "MASTER_PORT": port}
+
+
+class Group:
+    """`n` ranks of the program with these arguments.
+
+    This process hosts the store that torchrun would host. With `launcher`, rank 0 hosts the store. `more[rank]` are
+    arguments of one rank alone, `before[rank]` is the command that it is started through.
     """
 
-    def __init__(self, n, folder, *arguments, restarts=0, more=None, before=None):
-        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    def __init__(self, n, folder, *arguments, restarts=0, more=None, before=None, launcher=None):
+        self.launcher = launcher
+        if launcher:
+            self.port = free_port()
+        else:
+            self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.ranks = [self._start(rank, n, folder, restarts, [*(before or {}).get(rank, []), train_runs.program(),
                                                               *arguments, *(more or {}).get(rank, [])])
                       for rank in range(n)]
 
     def _start(self, rank, n, folder, restarts, command):
-        environment = {**train_runs.environment(folder), "RANK": str(rank), "WORLD_SIZE": str(n),
-                       "LOCAL_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port),
-                       "TORCHELASTIC_RESTART_COUNT": str(restarts)}
+        variables = self.launcher(rank, n, self.port) if self.launcher else {
+            **script(rank, n, self.store.port), "LOCAL_WORLD_SIZE": n, "TORCHELASTIC_USE_AGENT_STORE": True,
+            "TORCHELASTIC_RESTART_COUNT": restarts}
+        environment = {**train_runs.environment(folder), **{name: str(value) for name, value in variables.items()}}
         return subprocess.Popen([*map(str, command)], env=environment, text=True, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -35,9 +59,10 @@ class Group:
         return [(status, out, err) for out, err, status in ended]
 
 
-def run(n, config, out, *more, status=0):
+def run(n, config, out, *more, status=0, launcher=None):
     """Trains on `n` ranks; returns the JSON of rank 0, or the stderr of all ranks if another status is expected."""
-    ended = Group(n, config.parent, "train", config, "--out", out, "--json", *more).finish()
+    ended = Group(n, config.parent, "train", config, "--out", out, "--json", *more,
+                  launcher=launcher).finish()
     stderr = "".join(err for _, _, err in ended)
     if status != 0:
         assert any(code == status for code, _, _ in ended), f"{[code for code, _, _ in ended]}:\n{stderr}"

@@ -22,6 +22,9 @@ def settings(*pairs):
     return [argument for pair in pairs for argument in ("--set", pair)]
 
 
+# Started without torchrun.
+LAUNCHERS = {"two gradient accumulators": processes.srun, "steps that are verified": processes.script}
+
 # Settings with state or randomness of their own; each must give the same parameters.
 KINDS = {
     "experts, dropout, carried memory": [],
@@ -63,7 +66,7 @@ def test_any_number_of_processes_gives_the_same_parameters(config, tmp_path, kin
     alone = train_runs.run(config, tmp_path / "1", *more)
     train_runs.check_checksums(tmp_path / "1")
     for n in (2, 3, 4) if kind in list(KINDS)[:2] else (2,) if "two" in kind else (3,):
-        together = processes.run(n, config, tmp_path / str(n), *more)
+        together = processes.run(n, config, tmp_path / str(n), *more, launcher=LAUNCHERS.get(kind))
         for key in ("parameters_sha256", "validation_loss", "validation_bleu", "train_loss"):
             assert together.get(key) == alone.get(key), (n, key)
         assert train_runs.same_history(train_runs.metrics(tmp_path / str(n)), train_runs.metrics(tmp_path / "1")), n
@@ -315,6 +318,13 @@ def test_a_rank_that_hangs_before_the_first_step_is_named(config, tmp_path):
 
 def wait_for_step(out, step):
     train_runs.wait_until(lambda: train_runs.saved_step(out) >= step)
+
+
+def test_ranks_that_do_not_come_are_named(config, tmp_path):
+    group = processes.Group(1, config.parent, "train", config, "--out", tmp_path / "run",
+                            launcher=lambda rank, n, port: processes.script(rank, 3, port))
+    [(status, _, error)] = group.finish()
+    assert status == 1 and "ranks 1, 2 did not connect" in only_error(error)
 
 
 def test_ctrl_c_saves_and_resumes(config, tmp_path):

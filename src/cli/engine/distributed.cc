@@ -18,6 +18,7 @@
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "training/parallel/gloo_group.h"
+#include "training/parallel/launcher.h"
 #include "training/train/loop/train.h"
 
 namespace headroom::cli {
@@ -97,15 +98,12 @@ void write_torchrun_error(const std::string& message) {
 }  // namespace
 
 int run_distributed(const EngineRequest& request, const std::function<int()>& run) {
-  const char *const rank = std::getenv("RANK"), *const ranks = std::getenv("WORLD_SIZE");
-  const bool several = rank != nullptr && ranks != nullptr && std::string_view(ranks) != "1";
   const bool allowed =
       std::visit([](const auto& command) { return kDistributed<std::decay_t<decltype(command)>>; }, request.command);
-  if (several && !allowed) {  // before the others are waited for: the variables may be left over from another program
-    user_error(
-        "torchrun: only train, evaluate, compare and sweep run on several ranks, got WORLD_SIZE={} and RANK={}; "
-        "unset them to run on this machine alone",
-        ranks, rank);
+  const auto launch = parallel::read_launch();
+  if (launch && launch->size > 1 && !allowed) {  // before the others are waited for
+    user_error("only train, evaluate, compare and sweep run on several ranks, got {}; unset them to run this command",
+               launch->variables);
   }
   try {
     parallel::init_process_group();

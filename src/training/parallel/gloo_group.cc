@@ -1,5 +1,6 @@
 #include "gloo_group.h"
 
+#include <c10/util/Logging.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -21,6 +23,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
+#include "launcher.h"
 
 namespace headroom::parallel {
 namespace {
@@ -28,8 +31,9 @@ namespace {
 // Tags of gather(): the length of a text, and the text.
 constexpr std::uint32_t kLengthTag = (std::uint32_t{1} << 31) - 2, kTextTag = kLengthTag + 1;
 constexpr auto kLongTimeout = std::chrono::hours(12);
-constexpr auto kConnectTimeout = std::chrono::minutes(5);
-constexpr auto kStoreTimeout = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds kConnectTimeout = std::chrono::seconds(20), kAgentTimeout = std::chrono::minutes(5);
+constexpr int kNamedRanks = 8;
+constexpr std::chrono::milliseconds kStoreTimeout = std::chrono::seconds(5);
 constexpr auto kReactionTime = std::chrono::milliseconds(1500);  // for other ranks to record what they wait for
 
 at::Tensor bytes_of(const void* data, std::size_t size) {
@@ -52,36 +56,28 @@ std::string reason_of(const std::exception& error) {
   return location_end == std::string::npos ? text : text.substr(location_end + 2);
 }
 
-// Returns the result of `query`, or nullopt if it throws or takes too long (c10d waits minutes for an unreachable
-// store). After a timeout its thread is abandoned, because the process is about to exit; so `query` must own what it
-// uses.
+// Returns the result of `query`, or nullopt if it takes longer than `limit`: c10d waits minutes for an unreachable store,
+// and for ever for a port that another program serves. After a timeout its thread is abandoned, because the process is
+// about to exit; so `query` must own what it uses.
 template <class Query>
-auto with_store_timeout(Query query) -> std::optional<std::invoke_result_t<Query>> {
+auto within(std::chrono::milliseconds limit, Query query) -> std::optional<std::invoke_result_t<Query>> {
   std::packaged_task<std::invoke_result_t<Query>()> task(std::move(query));
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
+  return result.wait_for(limit) == std::future_status::ready ? std::optional(result.get()) : std::nullopt;
+}
+
+// Returns within(kStoreTimeout, query), or nullopt if `query` throws.
+template <class Query>
+auto with_store_timeout(Query query) -> std::optional<std::invoke_result_t<Query>> {
   try {
-    return result.wait_for(kStoreTimeout) == std::future_status::ready ? std::optional(result.get()) : std::nullopt;
+    return within(kStoreTimeout, std::move(query));
   } catch (const std::exception&) {
     return std::nullopt;
   }
 }
 
-// Returns the value of an integer variable that torchrun sets, or `absent` if it is not set.
-int integer_variable(const char* name, int low, int high, std::optional<int> absent = {}) {
-  const char* const text = std::getenv(name);
-  if (text == nullptr && absent) {
-    return *absent;
-  }
-  const std::string given = text == nullptr ? "" : text;
-  const auto value = as_number<int>(given);
-  if (!value || *value < low || *value > high) {
-    user_error("{}: must be an integer from {} to {}, as torchrun sets it, got \"{}\"", name, low, high, given);
-  }
-  return *value;
-}
-
-// Makes this process exit with its parent; without torchrun, nothing else would stop it.
+// Makes this process exit with its parent, torchrun, because nothing else would stop the ranks of a killed torchrun.
 void exit_with_parent() {
   const pid_t parent = ::getppid();
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -247,46 +243,123 @@ GlooGroup& default_group() {
   return group;
 }
 
+namespace {
+
+std::chrono::milliseconds limit_of(const Launch& launch) {
+  return launch.agent_store ? kAgentTimeout : kConnectTimeout;
+}
+
+c10::intrusive_ptr<c10d::TCPStore> make_store(const Launch& launch, bool serve) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(launch.port);
+  options.isServer = serve;
+  options.timeout = limit_of(launch);
+  options.waitWorkers = false;
+  return c10::make_intrusive<c10d::TCPStore>(launch.host, options);
+}
+
+// Connects to the store of the run. Rank 0 serves it, unless the launcher does or the port is in use: then another
+// process may serve it.
+c10::intrusive_ptr<c10d::TCPStore> open_store(const Launch& launch) {
+  const bool serve = launch.rank == 0 && !launch.agent_store;
+  if (serve) {
+    try {
+      return make_store(launch, /*serve=*/true);
+    } catch (const c10::Error& error) {
+      log_debug("rank 0 cannot serve the store: {}", first_line(error));
+    }
+  }
+  std::string reason = "another program answers";
+  try {
+    if (auto store = within(limit_of(launch) + kStoreTimeout, [launch] { return make_store(launch, /*serve=*/false); })) {
+      return *store;
+    }
+  } catch (const c10::Error& error) {
+    reason = first_line(error);
+  }
+  fail("rank {} of {} ({}): no store of this run answers at {}:{}: {}", launch.rank, launch.size, launch.variables,
+       launch.host, launch.port, reason);
+}
+
+// c10d writes each failed attempt to connect to stderr, with a backtrace. Its errors are reported here.
+void hide_log_of_c10d() {
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+    FLAGS_caffe2_log_level = 3;
+  }
+}
+
+std::string key_of_present(int rank) {
+  return fmt::format("present/{}", rank);
+}
+
+// Returns the ranks that have not connected to the store, such as "ranks 1, 2".
+std::string absent_ranks(c10d::Store& store, int size) {
+  std::string found;
+  int n = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    if (!store.check({key_of_present(rank)}) && ++n <= kNamedRanks) {
+      found += fmt::format("{}{}", n == 1 ? "" : ", ", rank);
+    }
+  }
+  return fmt::format("rank{} {}{}", n == 1 ? "" : "s", found, n > kNamedRanks ? ", ..." : "");
+}
+
+// Throws Error naming the absent ranks unless all have come within the time.
+void wait_for_all(c10d::Store& store, const Launch& launch) {
+  store.set(key_of_present(launch.rank), "1");
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < launch.size; ++rank) {
+    keys.push_back(key_of_present(rank));
+  }
+  try {
+    store.wait(keys, limit_of(launch));
+  } catch (const std::exception&) {
+    fail("rank {} of {} ({}): {} did not connect through {}:{} within {} s", launch.rank, launch.size, launch.variables,
+         absent_ranks(store, launch.size), launch.host, launch.port,
+         std::chrono::duration_cast<std::chrono::seconds>(limit_of(launch)).count());
+  }
+}
+
+}  // namespace
+
 void init_process_group() {
-  constexpr int kMostRanks = 65536;
-  if (std::getenv("RANK") == nullptr || std::getenv("WORLD_SIZE") == nullptr) {
+  const std::optional<Launch> launch = read_launch();
+  if (!launch) {
     return;
   }
   GlooGroup& group = default_group();
-  const int size = integer_variable("WORLD_SIZE", 1, kMostRanks);
-  const int rank = integer_variable("RANK", 0, size - 1);
-  group.restarts_ = integer_variable("TORCHELASTIC_RESTART_COUNT", 0, 1 << 30, 0);
-  share_cores(integer_variable("LOCAL_WORLD_SIZE", 1, size, size));
-  exit_with_parent();
-  if (size == 1) {
+  group.restarts_ = launch->restarts;
+  if (launch->agent_store) {
+    exit_with_parent();
+  }
+  if (launch->size == 1) {
+    share_cores(1);
     return;
   }
-  const char* const address = std::getenv("MASTER_ADDR");
-  const std::string host = address == nullptr ? "localhost" : address;
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(integer_variable("MASTER_PORT", 1, 65535));
-  options.isServer = false;
-  options.timeout = kConnectTimeout;
+  hide_log_of_c10d();
   auto connection = std::make_unique<GlooGroup::Connection>();
   try {
-    connection->unprefixed = c10::make_intrusive<c10d::TCPStore>(host, options);
+    connection->unprefixed = open_store(*launch);
     refuse_restart_after_final_failure(*connection->unprefixed);
     connection->store =
         c10::make_intrusive<c10d::PrefixStore>(fmt::format("headroom/{}", group.restarts_), connection->unprefixed);
+    wait_for_all(*connection->store, *launch);
     connection->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        connection->store, rank, size, c10d::ProcessGroupGloo::Options::create_default(kConnectTimeout));
-  } catch (const EndedError&) {
+        connection->store, launch->rank, launch->size, c10d::ProcessGroupGloo::Options::create_default(limit_of(*launch)));
+  } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    fail("rank {} of {}: cannot reach the other ranks through {}:{}: {}", rank, size, host, options.port,
+    fail("rank {} of {} ({}): cannot reach the other ranks: {}", launch->rank, launch->size, launch->variables,
          first_line(error));
   }
   group.connection_ = std::move(connection);
-  group.rank_ = rank;
-  group.size_ = size;
+  group.rank_ = launch->rank;
+  group.size_ = launch->size;
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   group.hosts_ = group.gather(name.data());
+  const auto here = std::ranges::count(group.hosts_, name.data());
+  share_cores(launch->local_size.value_or(static_cast<int>(here)));
 }
 
 class Rendezvous::Store {

@@ -1,4 +1,4 @@
-// The ranks of one run, started by torchrun: point-to-point transfers between them, and a common exit when one fails.
+// The ranks of one run: point-to-point transfers between them, and a common exit when one fails.
 // Transport and rendezvous are PyTorch's own (c10d: TCPStore, ProcessGroupGloo).
 #pragma once
 
@@ -45,7 +45,7 @@ class GlooGroup : public ProcessGroup {
 
   std::vector<std::string> gather(const std::string& mine) override;
 
-  // Returns whether torchrun has restarted this run after a failure.
+  // Returns whether the launcher has restarted this run after a failure.
   bool restarted() const { return restarts_ > 0; }
 
   // Start a transfer of a contiguous CPU tensor. Transfers between two ranks with the same tag keep their order.
@@ -84,9 +84,10 @@ class GlooGroup : public ProcessGroup {
 // Returns the group of this process. It has a single rank until init_process_group().
 GlooGroup& default_group();
 
-// Connects default_group() to the other ranks if torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) are
-// set. Afterwards, the ranks on one machine divide its cores among them. Throws UserError for invalid variables, Error
-// if the other ranks cannot be reached, and EndedError if a failure has been announced as final.
+// Connects default_group() to the other ranks if a launcher has started several (launcher.h). Afterwards, the ranks on
+// one machine divide its cores among them. Throws UserError for invalid variables, Error if the other ranks cannot be
+// reached within 25 s (five minutes under torchrun, whose restarts take longer), and EndedError if a failure has been
+// announced as final.
 void init_process_group();
 
 // A rendezvous store on this machine, for programs that start ranks without torchrun.
