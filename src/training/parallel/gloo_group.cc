@@ -56,9 +56,9 @@ std::string reason_of(const std::exception& error) {
   return location_end == std::string::npos ? text : text.substr(location_end + 2);
 }
 
-// Returns the result of `query`, or nullopt if it takes longer than `limit`: c10d waits minutes for an unreachable store,
-// and for ever for a port that another program serves. After a timeout its thread is abandoned, because the process is
-// about to exit; so `query` must own what it uses.
+// Returns the result of `query`, or nullopt if it takes longer than `limit`: c10d waits minutes for an unreachable
+// store, and for ever for a port that another program serves. After a timeout its thread is abandoned, because the
+// process is about to exit; so `query` must own what it uses.
 template <class Query>
 auto within(std::chrono::milliseconds limit, Query query) -> std::optional<std::invoke_result_t<Query>> {
   std::packaged_task<std::invoke_result_t<Query>()> task(std::move(query));
@@ -271,7 +271,8 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const Launch& launch) {
   }
   std::string reason = "another program answers";
   try {
-    if (auto store = within(limit_of(launch) + kStoreTimeout, [launch] { return make_store(launch, /*serve=*/false); })) {
+    if (auto store =
+            within(limit_of(launch) + kStoreTimeout, [launch] { return make_store(launch, /*serve=*/false); })) {
       return *store;
     }
   } catch (const c10::Error& error) {
@@ -344,8 +345,9 @@ void init_process_group() {
     connection->store =
         c10::make_intrusive<c10d::PrefixStore>(fmt::format("headroom/{}", group.restarts_), connection->unprefixed);
     wait_for_all(*connection->store, *launch);
-    connection->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        connection->store, launch->rank, launch->size, c10d::ProcessGroupGloo::Options::create_default(limit_of(*launch)));
+    connection->gloo =
+        c10::make_intrusive<c10d::ProcessGroupGloo>(connection->store, launch->rank, launch->size,
+                                                    c10d::ProcessGroupGloo::Options::create_default(limit_of(*launch)));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

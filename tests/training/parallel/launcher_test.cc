@@ -75,7 +75,8 @@ TEST(Launcher, TheStoreOfSlurmIsOnTheFirstNode) {
 }
 
 TEST(Launcher, RanksOfMpirunOnOneMachineNeedNoAddress) {
-  Variables variables = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  Variables variables = {
+      {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
   EXPECT_EQ(launch(variables)->host, "localhost");
   variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
   EXPECT_THROW(launch(variables), UserError) << "the ranks are on two machines";
