@@ -226,6 +226,38 @@ void add_token_biases(Table& to) {
   }
 }
 
+// Formulas of scores: operations, what values vary with, and masks that leave whole blocks out.
+void add_formulas(Table& to) {
+  const std::vector<FormulaCase> kinds = {
+      {"s", "i - j < 20 or j < 4"},
+      {"20 * tanh(s / 20) - sigmoid(learned0) * abs(i - j)"},
+      {"s + table0[abs(i - j)]", "i // 50 == j // 50", true, true, true, 3},
+      {"s + token0(i) - token0(j) + table0[h]"},
+      {"s * table0[(i * j) % 23] + where(i - j < 5, learned0, min(s, 1))", "(i + j) % 3 < 2"},
+      {"exp(-abs(s)) + s", "i // 64 > j // 64", true, false, false},
+      {"s * sigmoid(learned0) + table0[j % 19] - table0[i - 40]", "table0[i % 7] < 0.5", true, true},
+      {"sigmoid(s + learned0) / (1 + abs(i - j))", "i - j != 3", false},
+      {"s * s * token0(j) + softplus(learned0)", "h != 1 or j > 70", false}};
+  const std::vector<AttentionCase> sizes = {{2, 4, 2, 83, 150, 13},
+                                            {1, 4, 4, 200, 200, 8, true, 90},
+                                            {2, 2, 2, 70, 201, 16, false, 0, AttentionCase::blind},
+                                            {2, 4, 2, 3, 131, 17},  // decode path
+                                            {2, 3, 1, 9, 9, 7, true, 0, AttentionCase::holes}};
+  for (AttentionCase c : sizes) {
+    for (const FormulaCase& kind : kinds) {
+      c.formula = kind;
+      c.sink = kind.normalise && kind.mask.empty();
+      to.add(c, Role::tested);
+    }
+  }
+  for (AttentionCase c : kTiles) {
+    for (const FormulaCase& kind : kinds) {
+      c.formula = kind;
+      to.add(c, Role::bfloat16);
+    }
+  }
+}
+
 // Biases of pairs, and mixtures with an epsilon and a sink.
 void add_reference_only(Table& to) {
   for (AttentionCase c : {AttentionCase{2, 4, 2, 5, 7, 3}, {2, 4, 4, 5, 7, 3, false}}) {
@@ -263,6 +295,7 @@ std::vector<AttentionCase> make_table() {
   }
   add_widths_and_sinks(table);
   add_token_biases(table);
+  add_formulas(table);
   add_reference_only(table);
   return table.all;
 }

@@ -48,6 +48,27 @@ Mixture mixture_of(const AttentionCase& z, const Draw& draw) {
   return mixture;
 }
 
+ScoreFormula formula_of(const AttentionCase& z, const Draw& draw) {
+  constexpr std::int64_t kTable = 19;
+  const FormulaCase& c = *z.formula;
+  ScoreFormula to{.score = c.score,
+                  .mask = c.mask,
+                  .normalise = c.normalise,
+                  .queries_last = c.queries_last,
+                  .first_key = c.first_key};
+  const auto reads = [&](const char* name) { return c.score.find(name) != std::string::npos; };
+  if (reads("learned0")) {
+    to.learned = {draw.parameter({z.h})};
+  }
+  if (reads("table0")) {
+    to.tables = {draw.parameter({c.shared ? 1 : z.b, c.shared ? 1 : z.h, kTable})};
+  }
+  if (reads("token0")) {
+    to.tokens = {draw.parameter({z.b, c.shared ? 1 : z.h, z.s})};
+  }
+  return to;
+}
+
 template <class Body>
 void for_leaves(AttentionInputs& in, const Body& body) {
   body(in.q);
@@ -68,6 +89,9 @@ void for_leaves(AttentionInputs& in, const Body& body) {
     std::for_each(in.mixture->more_keys.begin(), in.mixture->more_keys.end(), body);
     maybe(in.mixture->shift);
     maybe(in.mixture->prior);
+  }
+  for (std::vector<at::Tensor>* read : {&in.formula.learned, &in.formula.tables, &in.formula.tokens}) {
+    std::for_each(read->begin(), read->end(), body);
   }
   for (std::optional<HeadMap>* map : {&in.pre, &in.post}) {
     if (*map) {
@@ -109,15 +133,21 @@ std::string name_of(const MixtureCase& c) {
                      c.epsilon, c.maximum ? " best" : "");
 }
 
+std::string name_of(const FormulaCase& c) {
+  return fmt::format(" formula {} mask {}{}{}{}", c.score, c.mask, c.normalise ? "" : " without softmax",
+                     c.shared ? " shared" : "", c.queries_last ? "" : " both from 0");
+}
+
 }  // namespace
 
 std::string AttentionCase::name() const {
   constexpr std::array kPaddings = {"", " holes", " blind"};
-  return fmt::format(
-      "B{} H{} G{} T{} S{} e{}{}{}{}{}{}{}{}{}{}{}{}", b, h, g, t, s, e, w > 0 ? fmt::format(" w{}", w) : "",
-      causal ? "" : " both ways", window > 0 ? fmt::format(" window {}", window) : "", kPaddings[padding],
-      relative ? " relative" : "", composed ? name_of(*composed) : "", mixture ? name_of(*mixture) : "",
-      sink ? " sink" : "", bias ? name_of(*bias) : "", role == Role::bfloat16 ? " bfloat16" : "", ops::name_of(layout));
+  return fmt::format("B{} H{} G{} T{} S{} e{}{}{}{}{}{}{}{}{}{}{}{}{}", b, h, g, t, s, e,
+                     w > 0 ? fmt::format(" w{}", w) : "", causal ? "" : " both ways",
+                     window > 0 ? fmt::format(" window {}", window) : "", kPaddings[padding],
+                     relative ? " relative" : "", composed ? name_of(*composed) : "", mixture ? name_of(*mixture) : "",
+                     sink ? " sink" : "", bias ? name_of(*bias) : "", formula ? name_of(*formula) : "",
+                     role == Role::bfloat16 ? " bfloat16" : "", ops::name_of(layout));
 }
 
 AttentionInputs AttentionCase::inputs(const Setting& setting) const {
@@ -148,6 +178,9 @@ AttentionInputs AttentionCase::inputs(const Setting& setting) const {
   }
   if (sink) {  // of about the same size as the scores
     in.sink = draw.parameter({h}, 2.0);
+  }
+  if (formula) {
+    in.formula = formula_of(*this, draw);
   }
   if (bias && bias->by_token) {
     in.query_bias = draw.parameter({bias->per_batch ? b : 1, h, t});

@@ -36,6 +36,15 @@ struct BiasCase {
   bool by_token = false;  // query_bias and key_bias
 };
 
+// Reads learned0, table0 and token0 if the score names them.
+struct FormulaCase {
+  std::string score, mask = {};
+  bool normalise = true;
+  bool shared = false;  // by all heads; tables: also by all sequences
+  bool queries_last = true;
+  std::int64_t first_key = 0;
+};
+
 struct AttentionCase {
   enum Padding { none, holes, blind };  // holes: every third key is invalid; blind: so are the first two keys
   std::int64_t b, h, g, t, s, e;
@@ -50,6 +59,7 @@ struct AttentionCase {
   std::int64_t w = 0;  // d_value; 0: e
   bool sink = false;
   std::optional<BiasCase> bias = {};
+  std::optional<FormulaCase> formula = {};
 
   std::int64_t d_value() const { return w > 0 ? w : e; }
   std::string name() const;
@@ -62,7 +72,7 @@ const std::vector<AttentionCase>& attention_cases();
 std::vector<AttentionCase> attention_cases(Role role);
 
 // The tensors with a gradient, in this order, if set: q, k, v, q_position, r, bias, query_bias, key_bias, sink, more
-// keys, shift, prior, and of each composition the fixed map and both sides' factors.
+// keys, shift, prior, what a formula reads, and of each composition the fixed map and both sides' factors.
 std::vector<at::Tensor> leaves_of(AttentionInputs in);
 // The same inputs with these tensors replaced, in the same order.
 AttentionInputs with_leaves(AttentionInputs in, const std::vector<at::Tensor>& leaves);

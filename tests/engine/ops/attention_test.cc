@@ -27,6 +27,9 @@ TEST(Attention, ThreadsDoNotChangeTheResult) {
       all.push_back(heads);
     }
   }
+  heads = {2, 4, 2, 150, 190, 8};
+  heads.formula = FormulaCase{"s * learned0 + table0[i - j] - token0(j)", "i - j < 70 or j % 40 < token0(i)"};
+  all.push_back(heads);
   for (const AttentionCase& s : all) {
     at::manual_seed(6);
     const Problem problem = s.problem({});

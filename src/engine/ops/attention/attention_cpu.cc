@@ -168,6 +168,17 @@ void for_heads_of(const kernels::AttentionShape& shape, std::int64_t grain, Kern
                    [&](std::int64_t begin, std::int64_t end) { kernel(shape, tensors, out, begin, end); });
 }
 
+std::optional<FormulaOperands> formula_of(const AttentionArguments& in, const kernels::AttentionShape& shape,
+                                          bool blocks) {
+  return in.formula.given() ? std::optional<FormulaOperands>(std::in_place, in, shape, blocks) : std::nullopt;
+}
+
+kernels::AttentionTensors with_formula(kernels::AttentionTensors tensors,
+                                       const std::optional<FormulaOperands>& formula) {
+  tensors.formula = formula ? &formula->formula : nullptr;
+  return tensors;
+}
+
 FusedAttention::Results attention_cpu(const AttentionArguments& in) {
   const AttentionOperands operands(in);
   const AttentionOutputs to(operands);
@@ -181,8 +192,9 @@ FusedAttention::Results attention_cpu(const AttentionArguments& in) {
     for_heads_of(shape, grain, decode ? kernels::mixture_attention_decode : kernels::mixture_attention_forward,
                  mixture.tensors, to.result());
   } else {
-    for_heads_of(shape, grain, decode ? kernels::attention_decode : kernels::attention_forward, operands.tensors,
-                 to.result());
+    const auto formula = formula_of(in, shape, !decode);
+    for_heads_of(shape, grain, decode ? kernels::attention_decode : kernels::attention_forward,
+                 with_formula(operands.tensors, formula), to.result());
   }
   return {to.o, to.log_sum};
 }
@@ -193,27 +205,30 @@ AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
     return composed_attention_backward(back, operands);
   }
   const kernels::AttentionShape& shape = operands.shape;
-  const AttentionGradientTensors gradients(back, operands);
+  AttentionGradientTensors gradients(back, operands);
+  const FormulaGradientTensors of_formula(back.in.formula, shape);
+  gradients.pointers.formula = of_formula.pointers;
+  const auto formula = formula_of(back.in, shape, true);
+  const kernels::AttentionTensors tensors = with_formula(operands.tensors, formula);
   const std::optional<MixtureOperands> mixture =
       back.in.factor ? std::optional<MixtureOperands>(std::in_place, back.in, operands) : std::nullopt;
   at::parallel_for(0, shape.batch * shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     if (mixture) {
       kernels::mixture_attention_backward(shape, mixture->tensors, gradients.pointers, begin, end);
     } else {
-      kernels::attention_backward(shape, operands.tensors, gradients.pointers, begin, end);
+      kernels::attention_backward(shape, tensors, gradients.pointers, begin, end);
     }
   });
-  return gradients.result(back.in);
+  AttentionArguments d = gradients.result(back.in);
+  of_formula.set_result(back.in.formula, d.formula);
+  return d;
 }
 
 std::string attention_refusal(const AttentionInputs& in) {
-  if (in.formula.given()) {
-    return "formulas of scores are not supported";
-  }
   if (in.bias) {
     return "a bias of query-key pairs is not supported";
   }
-  std::string refusal = in.mixture ? mixture_refusal(in) : "";
+  std::string refusal = in.formula.given() ? formula_refusal(in) : in.mixture ? mixture_refusal(in) : "";
   if (refusal.empty() && (in.pre || in.post)) {
     refusal = composition_refusal(in);
   }

@@ -3,6 +3,7 @@
 
 #include "attention_operator.h"
 #include "engine/kernels/cpu/attention/attention.h"
+#include "engine/kernels/cpu/attention/formula_rows.h"
 #include "engine/kernels/cpu/attention/mixture/mixture_attention.h"
 #include "engine/ops/heads_on_cpu.h"
 
@@ -34,6 +35,25 @@ struct MixtureOperands {
   kernels::MixtureTensors tensors;
   MixtureOperands(const AttentionArguments& in, const AttentionOperands& operands);
 };
+
+// A call's formula, and the float32 tensors that it reads.
+struct FormulaOperands {
+  std::vector<at::Tensor> held;
+  kernels::ScoreFormula formula;
+  // `blocks`: classify the mask's blocks, on several threads.
+  FormulaOperands(const AttentionArguments& in, const kernels::AttentionShape& shape, bool blocks);
+};
+
+// Gradients of what a formula reads, per sequence and query head, 0 at first.
+struct FormulaGradientTensors {
+  std::vector<at::Tensor> learned, tables, tokens;
+  kernels::FormulaGradients pointers;
+  FormulaGradientTensors(const ScoreFormula& in, const kernels::AttentionShape& shape);
+  void set_result(const ScoreFormula& in, ScoreFormula& d) const;
+};
+
+// Returns why the kernels do not support this formula; empty if they do.
+std::string formula_refusal(const AttentionInputs& in);
 
 // The gradients of the operands, uninitialised or 0 as the kernels need them; undefined for absent operands. `pointers`
 // also holds the incoming gradient. Those of keys, values, r, sink and key_term are per query head and per part of a

@@ -150,13 +150,11 @@ FormulaPlan::Part FormulaPlan::part_of(Along part, const std::vector<int>& resul
 }
 
 FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query,
-                             const FormulaReads& reads)
+                             std::int64_t first_key, const FormulaReads& reads)
     : plan_(plan),
       reads_(reads),
       queries_(s.queries),
       keys_(s.keys),
-      heads_(s.heads),
-      first_query_(first_query),
       scale_(s.scale),
       kept_(plan.program.nodes.size()),
       tables_(reads.tables.size()),
@@ -168,12 +166,9 @@ FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, s
   }
   registers_.reserve(registers * kMostKeys);
   // One run() may read and write up to a whole block of columns beyond the last key.
-  const std::int64_t positions = padded_length(Along::key) + first_query + queries_;
-  ramp_.reserve(positions);
-  std::iota(ramp_.data(), ramp_.data() + positions, 0.0F);
   distances_.reserve(padded_length(Along::distance));
   for (std::int64_t m = 0; m < distances_.size(); ++m) {
-    distances_.data()[m] = static_cast<float>(first_query + queries_ - 1 - m);
+    distances_.data()[m] = static_cast<float>(first_query + queries_ - 1 - first_key - m);
   }
   equal_.reserve(std::ssize(plan.program.nodes) * kFormulaLanes);
   equal_.fill(0.0F);
@@ -183,13 +178,11 @@ FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, s
     Buffer& kept = kept_[static_cast<std::size_t>(node)];
     float*& base = base_[static_cast<std::size_t>(node)];
     const bool is_input = std::binary_search(plan.inputs.begin(), plan.inputs.end(), node);
-    if (op == Op::i || op == Op::j) {
-      base = ramp_.data() + (op == Op::i ? first_query : 0);
-    } else if (along == Along::head) {
+    if (along == Along::head) {
       base = equal(node);
-    } else if (op == Op::token_i || op == Op::token_j || is_input) {
+    } else if (along != Along::pair && (is_leaf(op) || is_input)) {
       kept.reserve(padded_length(along));
-      kept.fill(0.0F);
+      std::iota(kept.data(), kept.data() + kept.size(), static_cast<float>(op == Op::i ? first_query : first_key));
       base = kept.data();
     }
     scores_ = op == Op::s ? node : scores_;

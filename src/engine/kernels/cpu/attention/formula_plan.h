@@ -52,7 +52,8 @@ class FormulaValues {
  public:
   static constexpr std::int64_t kMostKeys = 512;  // in one run(): the registers stay in the first-level cache
 
-  FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query, const FormulaReads& reads);
+  FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query, std::int64_t first_key,
+                const FormulaReads& reads);
   void start(std::int64_t b, std::int64_t h);
   void start_row(std::int64_t query);
   // Where run() writes a node along pairs; `to` belongs to the run's first key. Not called: a register.
@@ -75,10 +76,10 @@ class FormulaValues {
 
   const FormulaPlan& plan_;
   const FormulaReads& reads_;
-  std::int64_t queries_, keys_, heads_, first_query_, query_ = 0;
+  std::int64_t queries_, keys_, query_ = 0;
   float scale_;
   int scores_ = -1;  // node of s
-  Buffer registers_, equal_, ramp_, distances_;
+  Buffer registers_, equal_, distances_;
   std::vector<Buffer> kept_;  // of each node
   std::vector<FormulaTable> tables_;
   std::vector<float*> base_;

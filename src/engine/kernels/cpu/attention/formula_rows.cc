@@ -89,7 +89,7 @@ void make_blocks(const AttentionShape& s, ScoreFormula& formula) {
 void classify(const AttentionShape& s, ScoreFormula& formula, std::int64_t begin, std::int64_t end) {
   MaskBlocks& blocks = *formula.blocks;
   const int output = formula.mask->program.outputs[0];
-  FormulaValues mask(*formula.mask, s, formula.first_query, formula.reads);
+  FormulaValues mask(*formula.mask, s, formula.first_query, formula.first_key, formula.reads);
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t map = task / blocks.rows;
     if (task == begin || task % blocks.rows == 0) {
@@ -127,12 +127,12 @@ FormulaRows::FormulaRows(const AttentionShape& s, const ScoreFormula& formula, b
             : backward     ? &*formula.derivative
                            : &*formula.score) {
   if (formula.mask) {
-    mask_.emplace(*formula.mask, s, formula.first_query, formula.reads);
+    mask_.emplace(*formula.mask, s, formula.first_query, formula.first_key, formula.reads);
   }
   if (plan_ == nullptr) {
     return;
   }
-  score_.emplace(*plan_, s, formula.first_query, formula.reads);
+  score_.emplace(*plan_, s, formula.first_query, formula.first_key, formula.reads);
   const std::vector<int>& outputs = plan_->program.outputs;
   in_place_ = plan_->along_of(outputs[0]) == Along::pair && std::count(outputs.begin(), outputs.end(), outputs[0]) == 1;
   for (std::size_t k = 0; k < outputs.size(); ++k) {

@@ -27,9 +27,9 @@ struct ScoreFormula {
   std::optional<FormulaPlan> score, mask;
   // Outputs: the score, its derivative by s and by each of `by`, the indices of tables among `by`.
   std::optional<FormulaPlan> derivative;
-  std::vector<int> by;    // loads
-  bool normalise = true;  // false: the weights are the formula's values
-  std::int64_t first_query = 0;
+  std::vector<int> by;                          // loads
+  bool normalise = true;                        // false: the weights are the formula's values
+  std::int64_t first_query = 0, first_key = 0;  // positions
   FormulaReads reads;
   std::optional<MaskBlocks> blocks;  // not set: all of class `some`
 
