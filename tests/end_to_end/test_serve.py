@@ -205,7 +205,7 @@ def test_the_tokenizer_of_the_first_model_is_shown_unless_another_is_named(serve
     ({"max_tokens": -1}, "max_tokens", "-1"), ({"max_tokens": 10**30}, "max_tokens", ""),
     ({"max_tokens": 0}, "max_tokens", "echo"), ({"max_tokens": 200}, "prompt", "161"),
     ({"temperature": 2.5}, "temperature", "2.5"), ({"temperature": "hot"}, "temperature", "hot"),
-    ({"top_p": 0}, "top_p", "0"), ({"top_p": 1.01}, "top_p", "1.01"), ({"top_k": -1}, "top_k", "-1"),
+    ({"top_p": 0}, "top_p", "0"), ({"top_p": 1.01}, "top_p", "1.01"), ({"top_k": -2}, "top_k", "-2"),
     ({"seed": 0.5}, "seed", "0.5"), ({"n": 0}, "n", "0"), ({"n": 129}, "n", "128"),
     ({"stop": 3}, "stop", "3"), ({"stop": [""]}, "stop", "256"), ({"stop": ["a"] * 17}, "stop", "16"),
     ({"stop": "a" * 257}, "stop", "256"), ({"echo": 1}, "echo", "1"), ({"logprobs": True}, "logprobs", "true"),

@@ -92,14 +92,14 @@ def test_samples_are_printed_and_stored(headroom, tmp_path):
 
     headroom("report", tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Samples from training" in page and "<h4>step 40</h4>" in page
+    assert "Samples from training" in page and '"step":40,"prompt":"the room"' in page
     headroom("report", tmp_path / "plain")
     assert "Samples from training" not in (tmp_path / "plain" / "report.html").read_text()
 
 
 def test_only_a_language_model_writes_samples(headroom):
     line = headroom.refusal("cost", "small/listops_dense_h2", "--set", "train.sample_every=5")
-    assert "train.sample_every" in line and "language model" in line
+    assert "train.sample_every" in line and "language_model" in line
 
 
 def test_the_progress_line_has_the_speed(headroom, tmp_path):

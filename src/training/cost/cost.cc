@@ -1,6 +1,7 @@
 #include "cost.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "count.h"
@@ -19,20 +20,49 @@ std::vector<ParameterTensor> parameter_tensors(const ModelOptions& model) {
   });
 }
 
-std::int64_t count_parameters(const ModelOptions& model) {
-  Exact n = 0;
-  for (const ParameterTensor& tensor : parameter_tensors(model)) {
-    n += tensor.elements;
+namespace {
+
+// Returns what `count`, which returns an array of integers, returns for the model. Each further layer of the same kind
+// adds the same to every count, so models of many equal layers are counted by 16 and by 17 of their layers: n_layers =
+// 65536 would take minutes.
+template <class Count>
+auto over_layers(const ModelOptions& model, const Count& count) {
+  constexpr std::int64_t kFew = 16;
+  if (model.n_layers <= kFew || model.n_groups != 0 || model.kind == ModelKind::encoder_decoder ||
+      model.kinds_of_layers(model.n_layers).size() > 1) {
+    return count(model);
   }
-  return n.value();
+  ModelOptions shorter = model;
+  shorter.n_layers = kFew;
+  auto counts = count(shorter);
+  ++shorter.n_layers;
+  const auto next = count(shorter);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    counts[i] = (counts[i] + Exact(next[i] - counts[i]) * (model.n_layers - kFew)).value();
+  }
+  return counts;
+}
+
+// Elements of all parameters, and of the hidden matrices.
+std::array<std::int64_t, 2> count_elements(const ModelOptions& model) {
+  return over_layers(model, [](const ModelOptions& counted) {
+    Exact all = 0, hidden = 0;
+    for (const ParameterTensor& tensor : parameter_tensors(counted)) {
+      all += tensor.elements;
+      hidden += tensor.hidden ? tensor.elements : 0;
+    }
+    return std::array{all.value(), hidden.value()};
+  });
+}
+
+}  // namespace
+
+std::int64_t count_parameters(const ModelOptions& model) {
+  return count_elements(model)[0];
 }
 
 std::int64_t count_hidden_matrices(const ModelOptions& model) {
-  Exact n = 0;
-  for (const ParameterTensor& tensor : parameter_tensors(model)) {
-    n += tensor.hidden ? tensor.elements : 0;
-  }
-  return n.value();
+  return count_elements(model)[1];
 }
 
 namespace {
@@ -46,12 +76,8 @@ Exact trained_head_macs(const ModelOptions& model, const Exact& head) {
   return hundreds * kMaskedPercent + rest * kMaskedPercent / 100;
 }
 
-}  // namespace
-
-ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
-  if (batch < 1) {
-    user_error("cost: the batch must be at least 1 sequence, got {}", batch);
-  }
+// The members of ExecutedCost, in their order.
+std::array<std::int64_t, 5> count_executed(const ModelOptions& model, std::int64_t batch) {
   ModelOptions plain = model;  // dropout has no matrix multiplications
   plain.dropout = plain.attention.dropout = plain.attention.of<RoutingOptions>().expert_dropout = 0.0;
   const std::unique_ptr<models::Model> built = on_meta_device(plain);
@@ -64,11 +90,19 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
   const Exact step =
       ((Exact(sequence) + noise + one.mlp + trained_head_macs(model, forward.head)) * batch + (attention - sequence)) *
       3;
-  return {.attention_macs = attention,
-          .mlp_macs = one.mlp.value(),
-          .head_macs = forward.head.value(),
-          .step_macs = step.value(),
-          .visible_macs = step.value() - (one.hidden * batch * 3).value()};
+  return {attention, one.mlp.value(), forward.head.value(), step.value(),
+          step.value() - (one.hidden * batch * 3).value()};
+}
+
+}  // namespace
+
+ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
+  if (batch < 1) {
+    user_error("cost: the batch must be at least 1 sequence, got {}", batch);
+  }
+  const auto [attention, mlp, head, step, visible] =
+      over_layers(model, [&](const ModelOptions& counted) { return count_executed(counted, batch); });
+  return {.attention_macs = attention, .mlp_macs = mlp, .head_macs = head, .step_macs = step, .visible_macs = visible};
 }
 
 namespace {
@@ -123,7 +157,9 @@ PaperCost paper_cost(const ModelOptions& model) {
 }
 
 std::int64_t decoding_cache_elements(const ModelOptions& model) {
-  return model.reads_tokens() ? cached_elements(*on_meta_device(model)).value() : 0;
+  return over_layers(model, [](const ModelOptions& counted) {
+    return std::array{counted.reads_tokens() ? cached_elements(*on_meta_device(counted)).value() : 0};
+  })[0];
 }
 
 }  // namespace headroom::cost
