@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <array>
 #include <cmath>
 
 #include "attention_sizes.h"
@@ -50,6 +51,45 @@ void append(std::vector<Row>& rows, const std::vector<Row>& more) {
   rows.insert(rows.end(), more.begin(), more.end());
 }
 
+// Formulas with what they read; the last tensor of the problem if it has a gradient.
+struct FormulaRow {
+  const char* name;
+  std::string score, mask;
+  enum Reads { nothing, head, table, documents } reads = nothing;
+};
+const std::array<FormulaRow, 5> kFormulas = {
+    {{"formula s", "s", ""},
+     {"soft cap", "20 * tanh(s / 20)", ""},
+     {"ALiBi", "s - learned0 * (i - j)", "", FormulaRow::head},
+     {"table of distances", "s + table0[i - j]", "", FormulaRow::table},
+     {"mask of documents", "s", "table0[i] == table0[j]", FormulaRow::documents}}};
+
+Contender formula_contender(const AttentionSize& z, const FormulaRow& row, Problem problem, const std::string& name,
+                            double flops) {
+  constexpr std::int64_t kDistances = 128, kDocument = 200;
+  const at::TensorOptions floats = at::TensorOptions(at::kFloat).device(problem.leaves[0].device());
+  if (row.reads == FormulaRow::head || row.reads == FormulaRow::table) {
+    problem.leaves.push_back(row.reads == FormulaRow::head ? at::rand({z.h}, floats)
+                                                           : at::randn({1, z.h, kDistances}, floats));
+  }
+  const at::Tensor documents = at::arange(z.s, floats).div(kDocument, "floor").view({1, 1, z.s});
+  problem.run = [=](const std::vector<at::Tensor>& x, Implementation implementation) {
+    ops::AttentionInputs in{.q = x[0], .k = x[1], .v = x[2], .scale = 1.0 / std::sqrt(static_cast<double>(z.e))};
+    in.formula.score = row.score;
+    in.formula.mask = row.mask;
+    if (row.reads == FormulaRow::head) {
+      in.formula.learned = {x[3]};
+    } else if (row.reads != FormulaRow::nothing) {
+      in.formula.tables = {row.reads == FormulaRow::table ? x[3] : documents};
+    }
+    return ops::attention(in, implementation);
+  };
+  return {.name = fmt::format("{}: {}", name, row.name),
+          .work = fused_forward_backward(problem),
+          .flops = flops,
+          .reference = 1};
+}
+
 std::vector<Contender> attention_contenders(const AttentionSize& z, bool relative, const BenchOptions& options) {
   const at::TensorOptions type = type_of(options);
   const double scale = 1.0 / std::sqrt(static_cast<double>(z.e));
@@ -74,6 +114,9 @@ std::vector<Contender> attention_contenders(const AttentionSize& z, bool relativ
   const std::string name = z.name() + (relative ? " relative" : "");
   std::vector<Contender> contenders = reference_and_fused(name, problem, flops);
   if (!relative) {
+    for (const FormulaRow& row : kFormulas) {
+      contenders.push_back(formula_contender(z, row, problem, name, flops));
+    }
     const std::optional<at::Tensor> mask =
         z.t == z.s ? std::nullopt : std::optional(at::ones({z.t, z.s}, type.dtype(at::kBool)).tril_(z.s - z.t));
     const auto torch = [=, whole = z.t == z.s](const std::vector<at::Tensor>& x, Implementation /*unused*/) {
