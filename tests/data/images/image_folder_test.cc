@@ -126,16 +126,6 @@ TEST_F(ImageFolderFiles, RefusesDamage) {
   std::string huge = good;
   huge.replace(16, 8, "\x00\x00\xff\xff\x00\x00\xff\xff", 8);
   EXPECT_HAS(complaint(huge), "PNG");
-  Random random(3);
-  for (int i = 0; i < 300; ++i) {  // any value of a byte gives an orientation or an error
-    std::string changed = i % 2 == 0 ? good : photo;
-    changed[random.below(changed.size())] = static_cast<char>(random.below(256));
-    try {
-      decode_image("x", changed, 3);
-    } catch (const UserError&) {
-      continue;
-    }
-  }
 }
 
 TEST_F(ImageFolderFiles, ClassesAreFoldersInTheOrderOfTheirNames) {

@@ -50,6 +50,9 @@ TEST_F(DataFuzz, TokenFiles) {
     const TokenFile file(write("input.tokens", input));
     std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
     file.copy(0, file.size(), ids.data());
+    for (const std::int32_t id : ids) {
+      EXPECT_TRUE(id >= 0 && id < file.vocabulary_size()) << id;
+    }
     file.tokenizer()->decode(ids);
   });
 }

@@ -2,7 +2,6 @@
 #include "data/synthetic/run_text.h"
 
 #include <set>
-#include <thread>
 
 #include "foundation/core/text/utf8.h"
 #include "support.h"
@@ -340,24 +339,6 @@ TEST_F(TextTest, PackedFilesTruncatedAnywhereAreRefused) {
       EXPECT_HAS(refusal(write("second.txt" + ending, twice.substr(0, size))), "second.txt" + ending + ": ");
     }
     EXPECT_EQ(text_of({write("whole.txt" + ending, twice)}), "first member\n" + text);
-  }
-}
-
-TEST_F(TextTest, DamagedPackedFilesNeverGiveWrongText) {
-  const std::string text = sample_text(5000);
-  Random random(4);
-  for (const auto& [name, ending, pack] : kPackings) {
-    const std::string packed = pack(text);
-    for (int round = 0; round < 300; ++round) {
-      std::string damaged = packed;
-      damaged[random.below(damaged.size())] ^= static_cast<char>(1 << random.below(8));
-      const std::string path = write("damaged.txt" + ending, damaged);
-      try {
-        EXPECT_EQ(text_of({path}), text);  // a header field that is not read
-      } catch (const UserError& error) {
-        EXPECT_HAS(std::string(error.what()), "damaged.txt" + ending);
-      }
-    }
   }
 }
 

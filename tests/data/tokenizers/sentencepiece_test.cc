@@ -3,7 +3,6 @@
 #include "data/text/support.h"
 #include "data/tokenizers/sentencepiece/line_sample.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
-#include "foundation/core/text/utf8.h"
 #include "fuzz.h"
 #include "headroom/tokenizers/tokenizer.h"
 
@@ -290,41 +289,6 @@ TEST_F(SentencePieceFuzz, Models) {
     whole->decode(whole->encode("hello A\xe2\x96\x81 \xef\xac\x81 \xe2\x82\xac e\xcc\x81\n\t there\n"));
     to_tokenizer_json(*whole, {.names = {"<s>"}, .in_front = {std::max(whole->id_of("<s>"), 0)}});
   });
-}
-
-// A corrupt model must not end the process.
-TEST_F(SentencePieceTest, DamagedModelsAreRefusedOrHarmless) {
-  Random random(6);
-  int refused = 0;
-  const auto use = [&](const std::string& model) {
-    try {
-      const auto tokenizer = restore_tokenizer(TokenizerKind::sentencepiece, model, "model");
-      tokenizer->encode("for (const T& value) {\n\t 12 \xe2\x82\xac \xe2\x96\x81\n\xef\xac\x81 \xc2\xbd e\xcc\x81\n");
-      tokenizer->encode(random_unicode(random, 30));
-      Ids all;
-      for (std::int64_t id = 0; id < tokenizer->vocabulary_size(); id += 7) {
-        all.push_back(static_cast<std::int32_t>(id));
-      }
-      tokenizer->decode(all);
-    } catch (const Error&) {
-      ++refused;
-    }
-  };
-  for (const bool keep : {true, false}) {
-    const std::string good = of_code(keep)->serialised();
-    for (int round = 0; round < 200; ++round) {
-      use(good.substr(0, random.below(good.size())));
-    }
-    for (int round = 0; round < 1000; ++round) {
-      std::string damaged = good;
-      const std::uint64_t last = round % 3 == 0 ? 400 : good.size();  // the settings are at the end
-      for (std::uint64_t i = 1 + random.below(round % 2 == 0 ? 3 : round % 4 == 1 ? 3000 : 100000); i > 0; --i) {
-        damaged[good.size() - last + random.below(last)] = static_cast<char>(random.below(256));
-      }
-      use(damaged);
-    }
-  }
-  EXPECT_GT(refused, 200);
 }
 
 TEST(LineSample, IsBoundedEvenAndTheSameEveryTime) {

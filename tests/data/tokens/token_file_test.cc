@@ -1,7 +1,6 @@
 #include "data/tokens/token_file.h"
 
 #include <numeric>
-#include <set>
 
 #include "data/text/support.h"
 #include "foundation/core/machine/system.h"
@@ -190,46 +189,6 @@ TEST_F(TokenFileTest, NothingIsLeftOfAFailure) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
     EXPECT_EQ(entry.path().filename().string().find("tmp"), std::string::npos) << entry.path();
   }
-}
-
-TEST_F(TokenFileTest, TruncatedAnywhereIsRefused) {
-  write_words("a b c\nb c\nc\n", "a.tokens");
-  const std::string whole = read_bytes(at("a.tokens"));
-  const std::size_t header = whole.find_last_not_of(' ', 60000) + 1;  // followed by padding
-  for (std::size_t size = 0; size<whole.size(); size += size> header + 8 && size < 65500 ? 997 : 1) {
-    write("cut.tokens", std::string_view(whole).substr(0, size));
-    ASSERT_HAS(refusal("cut.tokens"), "cut.tokens");
-  }
-  write("longer.tokens", whole + "x");
-  EXPECT_HAS(refusal("longer.tokens"), "longer.tokens");
-}
-
-TEST_F(TokenFileTest, DamagedFilesNeverGiveIdsOutsideTheVocabulary) {
-  write_words("a b c\nb c\nc\n", "a.tokens");
-  const std::string whole = read_bytes(at("a.tokens"));
-  const std::size_t header = whole.find_last_not_of(' ', 60000) + 1;
-  Random random(2);
-  int refused = 0;
-  for (int round = 0; round < 700; ++round) {
-    std::string damaged = whole;
-    for (std::uint64_t i = 1 + random.below(3); i > 0; --i) {
-      const std::size_t tail = whole.size() - 65536;
-      const std::size_t place = random.below(3) == 0 ? 65536 + random.below(tail) : random.below(header);
-      damaged[place] = static_cast<char>(random.below(2) == 0 ? random.below(256) : '0' + random.below(10));
-    }
-    write("damaged.tokens", damaged);
-    try {
-      const TokenFile file(at("damaged.tokens"));
-      for (const std::int32_t id : ids_of(file)) {
-        ASSERT_TRUE(id >= 0 && id < file.vocabulary_size());
-      }
-      file.tokenizer();
-    } catch (const UserError& error) {
-      ++refused;
-      ASSERT_HAS(std::string(error.what()), "damaged.tokens");
-    }
-  }
-  EXPECT_GT(refused, 450);
 }
 
 TEST_F(TokenFileTest, RefusesOtherFormatsAndWrongMetadata) {

@@ -195,21 +195,6 @@ TEST(Checkpoint, FallsBackFromBrokenMetadata) {
   EXPECT_EQ(find_checkpoint(run.path()), folder / "step_1.safetensors");
 }
 
-TEST(Checkpoint, CutShortAtAnyByteIsRefused) {
-  const tiny::Folder folder;
-  config::Config config = tiny::config();
-  config.model.n_layers = 1;
-  config.model.d_model = config.model.mlp.d_hidden = 4;
-  const models::LanguageModel model(config.model, 7);
-  const fs::path path = write_checkpoint(checkpoint_of(model, config, 3), folder.path(), 2);
-  ASSERT_NO_THROW(read_checkpoint(path));
-  for (std::uintmax_t size = fs::file_size(path); size-- > 0;) {
-    fs::resize_file(path, size);
-    const std::string why = user_error_of([&] { read_checkpoint(path); });
-    ASSERT_NE(why.find(path.string()), std::string::npos) << size << " bytes: " << why;
-  }
-}
-
 // A good checkpoint after `change`.
 struct Contents {
   std::map<std::string, StoredTensor> tensors;
