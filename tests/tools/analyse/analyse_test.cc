@@ -261,24 +261,6 @@ TEST(Analyse, EveryPartOfATextIsReadOnce) {
   }
 }
 
-// A sample has the memory that a pass over the preceding tokens leaves.
-TEST(Analyse, SamplesHaveTheirMemory) {
-  config::ModelOptions o = small_options();
-  o.memory_length = 12;
-  const store::OpenedModel opened = small_model(o);
-  const ModelRunner runner(opened);
-  const std::unique_ptr<InputText> text = open_text(opened, {.text = tiny::text(40), .data = {}});
-  models::Memory first, read_on;
-  const InputBatch second = text->sample(1, read_on);
-  nn::Recorder nothing({});
-  runner.forward(text->sample(0, first), first, nothing);
-  ASSERT_EQ(read_on.layers.size(), 2U);
-  for (std::size_t layer = 0; layer < 2; ++layer) {
-    EXPECT_TRUE(read_on.layers[layer].equal(first.layers[layer]));
-  }
-  EXPECT_EQ(second.tokens.size(1), 12);
-}
-
 TEST(Analyse, WritesItsFiles) {
   const tiny::Folder folder;
   const store::OpenedModel opened = small_model(small_options());

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "small_model.h"
 
 namespace headroom::analyse {
@@ -117,25 +115,6 @@ TEST(Diversity, TakesEveryHeadOfAGroup) {
     EXPECT_TRUE(at::allclose(found.tensors.at(std::string("layer1.attention.") + name),
                              squares.cumsum(0) / squares.sum(), 1e-8, 1e-8))
         << name;
-  }
-}
-
-TEST(Diversity, EqualHeadsOfAModel) {
-  for (const std::string projection : {"dense", "latent"}) {
-    config::ModelOptions o = small::small_options();
-    o.attention.projection = projection;
-    const store::OpenedModel opened = small::small_model(o);
-    for (const nn::Parameter& p : opened.model->parameters().all()) {
-      const bool heads = p.name.ends_with("w_q") || p.name.ends_with("w_k") || p.name.ends_with("w_v");
-      if (heads) {
-        p.tensor.select(1, 1).copy_(p.tensor.select(1, 0));
-      } else if (p.name.ends_with("w_o")) {
-        p.tensor[1].copy_(p.tensor[0]);
-      }
-    }
-    const Findings found = small::found(opened, "diversity", "");
-    EXPECT_NEAR(found.metrics.at("mean").at("qk").at("diversity").get<double>(), 0.0, 1e-6) << projection;
-    EXPECT_NEAR(found.metrics.at("mean").at("ov").at("diversity").get<double>(), 0.0, 1e-6) << projection;
   }
 }
 

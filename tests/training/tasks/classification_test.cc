@@ -14,47 +14,6 @@ namespace classification_test {
 
 using namespace small_classes;
 
-// Every attention whose results could depend on padding.
-std::vector<config::ModelOptions> models_to_pad() {
-  std::vector<config::ModelOptions> models(7, listops_config().model);
-  models[1].attention.score = "gaussian_mixture";
-  models[1].attention.projection = "dense";
-  models[2].attention.projection = "dense";
-  models[2].attention.position = "relative";
-  models[3].attention.projection = "dense";
-  models[3].attention.composition = "dynamic";
-  models[4].attention.projection = "dense";
-  models[4].attention.score = "linear";
-  models[5] = models[1];
-  models[5].attention.position = "relative";
-  models[6].attention.projection = "routed_heads";
-  return models;
-}
-
-TEST(Classification, PaddingNeverChangesAResult) {
-  const at::NoGradGuard no_grad;
-  const tiny::Folder folder;
-  config::Config config = listops_config();
-  const TaskData data = sequence_classification().open(config, folder.path());
-  models::Batch batch = data.training->next();
-  const at::Tensor tokens = batch.at("tokens");
-  ASSERT_LT(tokens.size(1), 50);
-  for (const config::ModelOptions& options : models_to_pad()) {
-    const auto model = models::make_model(options, 5, at::kDouble);
-    const auto& chooser = dynamic_cast<const models::ClassModel&>(*model);
-    const at::Tensor logits = chooser.class_logits(batch, {});
-    models::Batch padded = batch;
-    padded.tensors["tokens"] = at::constant_pad_nd(tokens, {0, 50 - tokens.size(1)}, 0);
-    EXPECT_LE((chooser.class_logits(padded, {}) - logits).abs().max().item<double>(), 1e-12);
-    for (std::int64_t row = 0; row < batch.rows(); ++row) {
-      const std::int64_t length = tokens[row].ne(0).sum().item<std::int64_t>();
-      models::Batch alone = batch.narrow(row, 1);
-      alone.tensors["tokens"] = tokens.narrow(0, row, 1).narrow(1, 0, length);
-      EXPECT_LE((chooser.class_logits(alone, {})[0] - logits[row]).abs().max().item<double>(), 1e-12);
-    }
-  }
-}
-
 TEST(Classification, EvaluationIsTheMeanOverExamplesInAnyBatches) {
   const tiny::Folder folder;
   const config::Config config = listops_config();

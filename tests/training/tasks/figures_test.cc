@@ -158,26 +158,6 @@ TEST(Sums, OfATextsPartsAddUp) {
   expect_same(language_modelling(), parts, whole);
 }
 
-TEST(Sums, OfLabelledPartsAddUp) {
-  const tiny::Folder folder;
-  const config::Config config = small_classes::listops_config();
-  std::string rows;
-  for (int i = 0; i < 30; ++i) {
-    rows += fmt::format("{}\t[MAX {} [MIN 3 {} ] ]\n", std::max(i % 10, std::min(3, i % 7)), i % 10, i % 7);
-  }
-  const Shared files(folder, ".tsv", rows);
-  const auto model = models::make_model(config.model, 5);
-  const auto sums = [&](const std::string& file) {
-    return sequence_classification()
-        .open_evaluation({.config = config, .tokenizer = nullptr, .files = {file}, .cache = folder.path()})
-        ->evaluate(*model, {.batch_size = 4})
-        .sums;
-  };
-  const Sums whole = sums(files.whole);
-  EXPECT_EQ(sum_of(whole, kCrossEntropy).count, 30);
-  expect_same(sequence_classification(), added({sums(files.first), sums(files.second)}), whole);
-}
-
 TEST(Sums, OfTranslatedPartsAddUp) {
   const tiny::Folder folder;
   std::string pairs;

@@ -105,30 +105,6 @@ TEST_F(Train, LearnsAndWritesItsFolder) {
   EXPECT_NEAR(tasks::mean(again.sums, tasks::kCrossEntropy), result.figures().at("loss"), 1e-9);
 }
 
-TEST_F(Train, ResumedFromAnyStepIsTheSameRun) {
-  config_.train.steps = 50;  // beyond the end of the first epoch
-  config_.train.checkpoint_every = 7;
-  config_.train.keep_checkpoints = 100;
-  config_.train.log_every = 4;
-  const TrainResult whole = train(request("whole"));
-  const std::vector<Json> expected = metrics("whole");
-  for (const std::int64_t step : {7, 14, 42, 49, 50}) {
-    const std::string name = resumable(step);
-    fs::copy(folder_ / "whole" / "metrics.jsonl", folder_ / name);  // with lines of later steps
-    const TrainResult rest = train(request(name, true));
-    EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
-    EXPECT_EQ(rest.figures(), whole.figures()) << step;
-    EXPECT_EQ(rest.train_loss, whole.train_loss) << step;
-    const std::vector<Json> lines = metrics(name);
-    ASSERT_EQ(lines.size(), expected.size()) << step;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      EXPECT_EQ(lines[i]["step"], expected[i]["step"]);
-      EXPECT_EQ(lines[i].value("loss", 0.0), expected[i].value("loss", 0.0));
-      EXPECT_EQ(lines[i].contains("validation_loss"), expected[i].contains("validation_loss"));
-    }
-  }
-}
-
 // Kinds of runs whose checkpoints hold more or other state, each beyond the end of its first epoch.
 TEST_F(Train, EveryKindOfRunLearnsAndResumes) {
   const std::pair<std::string, std::vector<std::string>> kinds[] = {
