@@ -4,8 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/kernels/cpu/dropout_rows.h"
-#include "engine/kernels/cpu/grouped_product.h"
 #include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "kernel_testing.h"
@@ -224,95 +222,6 @@ TEST(Gemv, OfBfloat16PairsIsExactToRoundingAndBatchInvariant) {
   }
 }
 
-// Seven assignments of four rows, two per row, one of them padding.
-template <class T>
-void expect_grouped(std::int64_t k, std::int64_t n) {
-  const std::vector<std::int64_t> list = {0, 3, kNoAssignment, 7, 1, 4, 6};
-  const auto count = static_cast<std::int64_t>(list.size());
-  const at::Tensor x = at::randn({4, k}).to(kType<T>), b = at::randn({k, n}).to(kType<T>);
-  const at::Tensor y = at::empty({count, n}, kType<T>), rows = at::zeros({count, k}, at::kDouble);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (list[i] != kNoAssignment) {
-      rows[i].copy_(x[list[i] / 2]);
-    }
-  }
-  const RoutedRows<T> routed{{x.const_data_ptr<T>(), k}, 2};
-  std::vector<BFloat16> packed = nan_filled(padded_depth(k) * n);
-  const T* right = b.const_data_ptr<T>();
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    pack_pairs({right, n}, k, n, {packed.data(), n});
-    right = packed.data();
-  }
-  GroupedWorkspace work;
-  const at::Tensor exact = rows.mm(b.to(at::kDouble));
-  grouped_product<T>(routed, {list.data(), count}, {right, k, n}, y.mutable_data_ptr<T>(), work);
-  expect_sums(y, exact, k, fmt::format("{}x{}", k, n));
-  grouped_gemv<T>(routed, {list.data(), count}, {b.const_data_ptr<T>(), k, n}, y.mutable_data_ptr<T>(), work);
-  const at::Tensor routed_only = at::tensor({0, 1, 3, 4, 5, 6}, at::kLong);  // kNoAssignment is not written
-  expect_sums(y.index({routed_only}), exact.index({routed_only}), k, fmt::format("{}x{} row by row", k, n));
-}
-
-template <class T>
-void expect_outer(std::int64_t m, std::int64_t n, bool transposed) {
-  const std::vector<std::int64_t> list = {0, 3, kNoAssignment, 7, 1, 4, 6};
-  const at::Tensor left = at::randn({4, m}).to(kType<T>), right = at::randn({8, n + 2}).to(kType<T>);
-  const at::Tensor weight = at::rand({8}).add(0.5),
-                   sum = at::empty(transposed ? at::IntArrayRef{n, m} : at::IntArrayRef{m, n});
-  at::Tensor exact = at::zeros({m, n}, at::kDouble);
-  for (const std::int64_t a : list) {
-    if (a != kNoAssignment) {
-      exact += (left[a / 2].to(at::kFloat) * weight[a])
-                   .to(kType<T>)
-                   .to(at::kDouble)
-                   .outer(right[a].narrow(0, 2, n).to(at::kDouble));
-    }
-  }
-  GroupedWorkspace work;
-  grouped_outer_product<T>({{{{left.const_data_ptr<T>(), m}, 2}, 0, m},
-                            {{{right.const_data_ptr<T>(), n + 2}, 1}, 2, n + 2},
-                            weight.const_data_ptr<float>(),
-                            transposed},
-                           {list.data(), static_cast<std::int64_t>(list.size())},
-                           {sum.mutable_data_ptr<float>(), sum.size(1)}, work);
-  expect_sums(transposed ? sum.t() : sum, exact, 7, fmt::format("{}x{}", m, n));
-}
-
-TEST(GroupedProduct, EqualsPlainLoops) {
-  at::manual_seed(8);
-  on_every_target([] {
-    for (const std::int64_t k : {1, 33, 76}) {
-      for (const std::int64_t n : {1, 40}) {
-        expect_grouped<float>(k, n);
-        expect_grouped<BFloat16>(k, n);
-        for (const bool transposed : {false, true}) {
-          expect_outer<float>(k, n, transposed);
-          expect_outer<BFloat16>(k, n, transposed);
-        }
-      }
-    }
-  });
-  tile_product_done();
-}
-
-TEST(GroupedProduct, CombinesPlacedRows) {
-  at::manual_seed(9);
-  on_every_target([] {
-    for (const std::int64_t n : kSizes) {
-      const at::Tensor block = at::randn({5, n}), weight = at::randn({3}), x = at::randn({n}), y = at::empty({n});
-      const std::int64_t place[] = {4, 0, 3};
-      const PlacedRows rows{{block.const_data_ptr<float>(), n}, n, place, weight.const_data_ptr<float>(), 3};
-      combine_rows(rows, {y.mutable_data_ptr<float>(), n});
-      const at::Tensor placed = block.index({at::tensor({4, 0, 3}, at::kLong)}).to(at::kDouble);
-      EXPECT_LE((y - weight.to(at::kDouble).matmul(placed)).abs().max().item<double>(), 2e-6) << n;
-      float dots[3];
-      dot_rows(rows, {x.const_data_ptr<float>(), n}, dots);
-      for (int j = 0; j < 3; ++j) {
-        EXPECT_NEAR(dots[j], placed[j].dot(x.to(at::kDouble)).item<double>(), 1e-6 * static_cast<double>(n + 3)) << n;
-      }
-    }
-  });
-}
-
 TEST(Transpose, SwapsRowsAndColumns) {
   at::manual_seed(10);
   on_every_target([] {
@@ -341,39 +250,6 @@ TEST(Bfloat16, RoundsToNearestEvenAndWidensExactly) {
     EXPECT_TRUE(half.nan_to_num().equal(expected.nan_to_num()));
     widen_to_float32(half.const_data_ptr<BFloat16>(), 4099, wide.mutable_data_ptr<float>());
     EXPECT_TRUE(wide.nan_to_num().equal(half.to(at::kFloat).nan_to_num()));
-  });
-}
-
-std::uint32_t scramble(std::uint32_t x) {
-  x = (x ^ (x >> 16)) * 0x7FEB352DU;
-  x = (x ^ (x >> 15)) * 0x846CA68BU;
-  return x ^ (x >> 16);
-}
-
-// The mask is the documented hash, whatever the range in which elements are computed.
-TEST(DropoutRows, MaskIsAHashOfTheIndex) {
-  constexpr std::int64_t kN = 131;
-  const DropoutRule rule{0x123456789ABCDEFULL, 0x2666'6666, 1.25F, true};
-  at::manual_seed(12);
-  const at::Tensor x = at::randn({kN}), d_y = at::randn({kN});
-  on_every_target([&] {
-    for (const std::int64_t begin : {0, 5, 64}) {
-      const at::Tensor y = at::full({kN}, 9.0F), d_x = at::full({kN}, 9.0F);
-      dropout(rule, {x.const_data_ptr<float>(), kN}, begin, kN, {y.mutable_data_ptr<float>(), kN});
-      dropout_backward(rule, {d_y.const_data_ptr<float>(), kN}, {y.const_data_ptr<float>(), kN}, begin, kN,
-                       {d_x.mutable_data_ptr<float>(), kN});
-      for (std::int64_t i = 0; i < kN; ++i) {
-        const auto low = static_cast<std::uint32_t>(rule.seed), high = static_cast<std::uint32_t>(rule.seed >> 32);
-        const std::uint32_t hash = scramble(scramble(static_cast<std::uint32_t>(i) + low) ^ high);
-        const bool kept = (hash >> 1) >= static_cast<std::uint32_t>(rule.threshold);
-        const float value = x.const_data_ptr<float>()[i], forward = kept && value > 0.0F ? value * rule.scale : 0.0F;
-        EXPECT_EQ(y.const_data_ptr<float>()[i], i < begin ? 9.0F : forward) << i;
-        EXPECT_EQ(d_x[i].item<float>(), i < begin        ? 9.0F
-                                        : forward > 0.0F ? d_y[i].item<float>() * rule.scale
-                                                         : 0.0F)
-            << i;
-      }
-    }
   });
 }
 
