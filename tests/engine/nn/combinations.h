@@ -3,6 +3,7 @@
 
 #include <cctype>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -111,6 +112,27 @@ inline std::string refusal(const config::ModelOptions& model) {
     return sentence.substr(sentence.find("model."));
   }
   return {};
+}
+
+// Calls `visit` with the names, joined by slashes, and the model of each product of choices, legal or not.
+using Visit = std::function<void(const std::string& names, const config::ModelOptions& model)>;
+inline void for_products(std::span<const std::vector<Choice>> axes, const Visit& visit,
+                         const config::ModelOptions& model = small_model(), const std::string& names = "") {
+  if (axes.empty()) {
+    visit(names, model);
+    return;
+  }
+  for (const Choice& choice : axes.front()) {
+    config::ModelOptions chosen = model;
+    choice.set(chosen);
+    for_products(axes.subspan(1), visit, chosen, names.empty() ? choice.name : names + "/" + choice.name);
+  }
+}
+
+// The axes of all combinations of attention parts without output gates.
+inline const std::vector<std::vector<Choice>>& all_axes() {
+  static const std::vector<std::vector<Choice>> kAll = {projections(), scores(), compositions(), masks(), positions()};
+  return kAll;
 }
 
 // The attention options that a choice changes, as an entry of model.layers.

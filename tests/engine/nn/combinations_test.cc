@@ -28,14 +28,7 @@ struct CombinedLayer : Layer {
   bool causal;
 
   explicit CombinedLayer(const config::ModelOptions& m, at::ScalarType type = at::kDouble)
-      : Layer(m.attention,
-              {.d_model = m.d_model,
-               .n_layers = 1,
-               .causal = m.kind == config::ModelKind::language_model,
-               .window = m.attention.window,
-               .context_length = m.context_length,
-               .memory_length = m.memory_length},
-              type, /*noise=*/0.4),
+      : Layer(m.attention, place_in(m), type, /*noise=*/0.4),
         model(m),
         causal(m.kind == config::ModelKind::language_model) {}
 
@@ -310,23 +303,9 @@ std::string check_combination(const config::ModelOptions& model, const std::stri
 }
 
 void check_all(Page& page) {
-  for (const Choice& projection : testing::projections()) {
-    for (const Choice& score : testing::scores()) {
-      for (const Choice& composition : testing::compositions()) {
-        for (const Choice& mask : testing::masks()) {
-          for (const Choice& position : testing::positions()) {
-            config::ModelOptions model = testing::small_model();
-            std::string key;
-            for (const Choice* choice : {&projection, &score, &composition, &mask, &position}) {
-              choice->set(model);
-              key = key.empty() ? choice->name : fmt::format("{}/{}", key, choice->name);
-            }
-            page.set(key, check_combination(model, key, page));
-          }
-        }
-      }
-    }
-  }
+  testing::for_products(testing::all_axes(), [&](const std::string& key, const config::ModelOptions& model) {
+    page.set(key, check_combination(model, key, page));
+  });
 }
 
 void check_gates(Page& page) {

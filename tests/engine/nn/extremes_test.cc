@@ -16,33 +16,20 @@ using testing::Choice;
 // Every legal projection x score x composition, and every output gate, without positions, for encoders.
 std::vector<std::pair<std::string, config::ModelOptions>> layers() {
   std::vector<std::pair<std::string, config::ModelOptions>> all;
-  for (const Choice& projection : testing::projections()) {
-    for (const Choice& score : testing::scores()) {
-      for (const Choice& composition : testing::compositions()) {
-        config::ModelOptions m = testing::small_model();
-        m.kind = config::ModelKind::classifier;
-        m.n_classes = 2;
-        m.attention.position = "none";
-        m.attention.of<config::MixtureOptions>().n_mixtures = 7;  // more components than tokens
-        for (const Choice* choice : {&projection, &score, &composition}) {
-          choice->set(m);
-        }
-        if (testing::refusal(m).empty()) {
-          all.emplace_back(projection.name + " / " + score.name + " / " + composition.name, m);
-        }
-      }
-    }
-  }
-  for (const Choice& projection : testing::gated_projections()) {
-    config::ModelOptions m = testing::small_model();
-    m.kind = config::ModelKind::classifier;
-    m.n_classes = 2;
-    m.attention.position = "none";
-    projection.set(m);
+  config::ModelOptions base = testing::small_model();
+  base.kind = config::ModelKind::classifier;
+  base.n_classes = 2;
+  base.attention.position = "none";
+  base.attention.of<config::MixtureOptions>().n_mixtures = 7;  // more components than tokens
+  const auto add = [&](const std::string& names, const config::ModelOptions& m) {
     if (testing::refusal(m).empty()) {
-      all.emplace_back(projection.name, m);
+      all.emplace_back(names, m);
     }
-  }
+  };
+  const std::vector<Choice> axes[] = {testing::projections(), testing::scores(), testing::compositions()};
+  testing::for_products(axes, add, base);
+  const std::vector<Choice> gated[] = {testing::gated_projections()};
+  testing::for_products(gated, add, base);
   return all;
 }
 

@@ -14,6 +14,16 @@
 
 namespace headroom::nn {
 
+// The place of the only attention layer of a model.
+inline AttentionPlace place_in(const config::ModelOptions& m) {
+  return {.d_model = m.d_model,
+          .n_layers = 1,
+          .causal = m.kind == config::ModelKind::language_model,
+          .window = m.attention.window,
+          .context_length = m.context_length,
+          .memory_length = m.memory_length};
+}
+
 struct Layer {
   Parameters parameters;
   Attention attention;
@@ -22,12 +32,16 @@ struct Layer {
   // hide mistakes.
   Layer(const config::AttentionOptions& options, const AttentionPlace& place, at::ScalarType type = at::kDouble,
         double noise = 0.0)
-      : attention(options, place, Builder(parameters, ParameterSource(1, type))) {
+      : Layer(options, place, ParameterSource(1, type), noise) {}
+  Layer(const config::AttentionOptions& options, const AttentionPlace& place, const ParameterSource& source,
+        double noise = 0.0)
+      : attention(options, place, Builder(parameters, source)) {
     const at::NoGradGuard no_grad;
     const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
     for (const Parameter& p : parameters.all()) {
       if (noise > 0.0 && p.name != "prior") {
-        p.tensor.add_(at::randn(p.tensor.sizes(), generator, at::TensorOptions(at::kDouble)).to(type), noise);
+        p.tensor.add_(at::randn(p.tensor.sizes(), generator, at::TensorOptions(at::kDouble)).to(p.tensor.scalar_type()),
+                      noise);
       }
     }
   }

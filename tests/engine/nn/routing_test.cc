@@ -101,36 +101,6 @@ TEST(RoutedHeads, NoiseIsDrawnWhileTrainingOnly) {
   EXPECT_GT(relative_error(layer.attention({.x = x}, context), still), 1e-6);
 }
 
-// Experts that are groups of heads (JetMoE): each key and value head is a layer of routed heads with the same router.
-TEST(RoutedHeads, OfGroupsAreTheSumOfTheirHeads) {
-  const std::vector<at::Tensor> x = {at::randn({2, 5, 6}, at::kDouble)};
-  const auto output = [&](const Layer& layer) {
-    return testing::evaluate([&](const std::vector<at::Tensor>& in) { return layer.attention({.x = in[0]}, {}); }, x);
-  };
-  for (const std::int64_t k : {1, 2}) {
-    AttentionOptions o = routed(k);
-    const Layer one = random_layer(o);
-    o.n_kv_heads = 2;
-    o.n_heads = 2 * k;
-    const Layer groups = random_layer(o);
-    const at::NoGradGuard no_grad;
-    one.at("select").copy_(groups.at("select"));
-    testing::Evaluated sum;
-    for (std::int64_t g = 0; g < 2; ++g) {
-      one.at("w_q").copy_(groups.at("w_q").select(2, g));
-      one.at("w_o").copy_(groups.at("w_o").select(1, g));
-      one.at("w_k").copy_(groups.at("w_k").select(1, g));
-      one.at("w_v").copy_(groups.at("w_v").select(1, g));
-      const at::AutoGradMode with_gradients(true);
-      const testing::Evaluated head = output(one);
-      sum.value = g == 0 ? head.value : sum.value + head.value;
-      sum.gradients = {g == 0 ? head.gradients[0] : sum.gradients[0] + head.gradients[0]};
-    }
-    const at::AutoGradMode with_gradients(true);
-    testing::expect_close(output(groups), sum, 1e-13, "groups of heads");
-  }
-}
-
 // Two groups of four query heads, two of which a token uses.
 AttentionOptions grouped() {
   AttentionOptions o = routed(2);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/nn/combinations.h"
+#include "engine/nn/layer.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
@@ -21,33 +22,13 @@
 namespace headroom::inspector {
 namespace attribution_test {
 
-struct AttributedLayer {
+struct AttributedLayer : nn::Layer {
   config::ModelOptions model;
-  nn::Parameters parameters;
-  bool causal, own_values = false;  // own_values: values of other vectors than keys
+  bool own_values = false;  // values of other vectors than keys
   at::ScalarType type;
-  nn::Attention attention;
 
   explicit AttributedLayer(const config::ModelOptions& m, at::ScalarType with = at::kDouble)
-      : model(m),
-        causal(m.kind == config::ModelKind::language_model),
-        type(with),
-        attention(m.attention,
-                  {.d_model = m.d_model,
-                   .n_layers = 1,
-                   .causal = causal,
-                   .window = m.attention.window,
-                   .context_length = m.context_length,
-                   .memory_length = m.memory_length},
-                  nn::Builder(parameters, nn::ParameterSource(3, with))) {
-    const at::NoGradGuard no_grad;
-    const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
-    for (const nn::Parameter& p : parameters.all()) {  // some are initialised to 0
-      if (p.name != "prior") {
-        p.tensor.add_(at::randn(p.tensor.sizes(), generator, p.tensor.options().requires_grad(false)) * 0.4);
-      }
-    }
-  }
+      : Layer(m.attention, nn::place_in(m), with, /*noise=*/0.4), model(m), type(with) {}
 
   at::Tensor run(nn::Observer* observer) const {
     const at::NoGradGuard no_grad;
@@ -71,7 +52,7 @@ struct AttributedLayer {
     return attribute(recorder.values, {.options = model.attention,
                                        .parameters = parameters,
                                        .scope = "",
-                                       .causal = causal,
+                                       .causal = model.kind == config::ModelKind::language_model,
                                        .window = model.attention.window});
   }
 };
@@ -96,35 +77,17 @@ bool is_inspectable(const config::ModelOptions& m) {
   return true;
 }
 
-using Visit = std::function<void(const std::string&, const config::ModelOptions&)>;
-
-void for_products(const std::vector<std::vector<testing::Choice>>& axes, const Visit& visit) {
-  std::size_t all = 1;
-  for (const std::vector<testing::Choice>& axis : axes) {
-    all *= axis.size();
-  }
-  for (std::size_t number = 0; number < all; ++number) {
-    config::ModelOptions m = testing::small_model();
-    std::string name;
-    std::size_t rest = number;
-    for (const std::vector<testing::Choice>& axis : axes) {
-      const testing::Choice& choice = axis[rest % axis.size()];
-      rest /= axis.size();
-      choice.set(m);
-      name += choice.name + ", ";
-    }
-    if (testing::refusal(m).empty() && is_inspectable(m)) {
-      visit(name, m);
-    }
-  }
-}
-
 // Output gates are combined with fewer parts: they affect only the head outputs.
-void for_each_combination(const Visit& visit) {
-  for_products(
-      {testing::projections(), testing::scores(), testing::compositions(), testing::positions(), testing::masks()},
-      visit);
-  for_products({testing::gated_projections(), testing::compositions(), testing::masks()}, visit);
+void for_each_combination(const testing::Visit& visit) {
+  const auto legal = [&](const std::string& names, const config::ModelOptions& m) {
+    if (testing::refusal(m).empty() && is_inspectable(m)) {
+      visit(names, m);
+    }
+  };
+  testing::for_products(testing::all_axes(), legal);
+  const std::vector<testing::Choice> gated[] = {testing::gated_projections(), testing::compositions(),
+                                                testing::masks()};
+  testing::for_products(gated, legal);
 }
 
 // 0 for a token that no head writes to.

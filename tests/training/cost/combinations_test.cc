@@ -22,27 +22,13 @@ void expect_costs(const config::ModelOptions& m, const std::string& name) {
 
 TEST(Combinations, AllHaveCosts) {
   int legal = 0;
-  for (const Choice& projection : testing::projections()) {
-    for (const Choice& score : testing::scores()) {
-      for (const Choice& composition : testing::compositions()) {
-        for (const Choice& mask : testing::masks()) {
-          for (const Choice& position : testing::positions()) {
-            config::ModelOptions m = testing::small_model();
-            std::string name;
-            for (const Choice* choice : {&projection, &score, &composition, &mask, &position}) {
-              choice->set(m);
-              name += choice->name + " / ";
-            }
-            m.n_layers = 1;
-            if (testing::refusal(m).empty()) {
-              expect_costs(m, name);
-              ++legal;
-            }
-          }
-        }
-      }
+  testing::for_products(testing::all_axes(), [&](const std::string& name, config::ModelOptions m) {
+    m.n_layers = 1;
+    if (testing::refusal(m).empty()) {
+      expect_costs(m, name);
+      ++legal;
     }
-  }
+  });
   EXPECT_GE(legal, 2070);
 }
 
