@@ -340,18 +340,9 @@ def damaged(data):
 def files(headroom, tiny, trained, tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     text = tiny.parent / "train.txt"
-    words, pieces = folder / "words.tokenizer", folder / "pieces.tokenizer"
+    words = folder / "words.tokenizer"
     headroom("tokenizer", "train", text, "--kind", "words", "--out", words)
-    headroom("tokenizer", "train", text, "--vocabulary-size", 300, "--out", pieces)
-    return {"words": words, "pieces": pieces, "checkpoint": trained / "checkpoints" / "step_6.safetensors"}
-
-
-@pytest.mark.parametrize("kind", ["words", "pieces"])
-def test_a_damaged_tokenizer_is_named(headroom, files, tmp_path, kind):
-    bad = tmp_path / "bad.tokenizer"
-    for content in damaged(files[kind].read_bytes()):
-        bad.write_bytes(content)
-        assert str(bad) in headroom.refusal("tokenizer", "encode", bad, "text")
+    return {"words": words, "checkpoint": trained / "checkpoints" / "step_6.safetensors"}
 
 
 def test_a_damaged_checkpoint_is_named(headroom, files, tmp_path):

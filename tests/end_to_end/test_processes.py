@@ -29,8 +29,6 @@ LAUNCHERS = {"two gradient accumulators": processes.srun, "steps that are verifi
 KINDS = {
     "experts, dropout, carried memory": [],
     "tensors in pieces": settings('model.mlp.kind="dense"', "model.mlp.d_hidden=3000", "train.clip_norm=0.1"),
-    "dense, rotary": settings('model.attention.projection="dense"', 'model.attention.position="rope"',
-                              "model.memory_length=0", "train.keep_best=true"),
     "muon, an embedding in pieces": settings('train.optimizer="muon"', "model.d_model=256"),
     "muon, bf16": settings('train.optimizer="muon"', 'train.precision="bf16"'),
     "soft-E priors": settings('model.attention.projection="dense"', 'model.attention.score="gaussian_mixture"',
@@ -38,8 +36,6 @@ KINDS = {
     "routed heads, balance losses": settings(
         'model.attention.projection="routed_heads"', "model.attention.n_experts=4", "model.attention.top_k=2",
         'model.mlp.kind="experts"', "model.mlp.n_experts=4", "model.mlp.top_k=2"),
-    "composed heads": settings('model.attention.projection="dense"', 'model.attention.composition="dynamic"',
-                               'model.attention.position="rope"', "model.memory_length=0"),
     "two gradient accumulators": settings("train.gradient_accumulators=2"),
     "steps that are verified": settings("train.verify_every=2"),
     "translation": settings('model.kind="encoder_decoder"', "model.memory_length=0", 'model.attention.position="none"',

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 
 import train_runs  # noqa: E402
-from random_transformers import CONFIGS, random_model  # noqa: E402
+from random_transformers import random_model  # noqa: E402
 
 CONTEXT, BATCH, STEPS, RATE, CLIP = 16, 4, 20, 1e-3, 1.0
 SETTINGS = f"""
@@ -42,11 +42,11 @@ def bpe(text):
     return made
 
 
-def plain_losses(model, ids, decay):
+def plain_losses(model, ids):
     """A usual training loop with AdamW on parallel streams."""
     length = len(ids) // BATCH
     streams = torch.tensor(ids[:BATCH * length]).view(BATCH, length)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=decay)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
     losses = []
     for step in range(STEPS):
         chunk = streams[:, step * CONTEXT:(step + 1) * CONTEXT + 1]
@@ -60,12 +60,7 @@ def plain_losses(model, ids, decay):
     return losses
 
 
-# Their norms are stored as the gain minus 1: weight decay draws the gain to 1 there, and to 0 here.
-OFFSET_NORMS = ("gemma3_text",)
-
-
-# Adam divides gradients by their size, so that the rounding of Gated DeltaNet's smallest ones (qwen3_next) becomes visible.
-@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if not kind.startswith("qwen3_next")])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "jetmoe"])
 def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
     torch.set_num_threads(1)
     train_runs.write_text(tmp_path / "text.txt", 8000, 4)
@@ -78,10 +73,9 @@ def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
     headroom("import", tmp_path / "hf", "--out", tmp_path / "model.safetensors")
     (tmp_path / "tune.toml").write_text(SETTINGS)
     run = tmp_path / "run"
-    decay = 0.0 if kind in OFFSET_NORMS else 0.1
-    headroom("train", tmp_path / "tune.toml", "--out", run, "--set", f"train.weight_decay={decay}")
+    headroom("train", tmp_path / "tune.toml", "--out", run)
     mine = [line["loss"] for line in train_runs.metrics(run) if "loss" in line]
-    plain = plain_losses(theirs, tokenizer.encode(text).ids, decay)
+    plain = plain_losses(theirs, tokenizer.encode(text).ids)
     assert len(mine) == STEPS
     assert plain[-1] < plain[0] - 0.5  # the model has learnt something
     assert max(abs(a - b) for a, b in zip(mine, plain)) < 1e-5

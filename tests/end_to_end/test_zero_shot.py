@@ -118,21 +118,3 @@ def test_compositions_are_compared_by_their_answers(headroom, tmp_path):
     assert "accuracy of answers" in done.stdout and "best validation accuracy of answers" in done.stdout
     runs = headroom.json("report", tmp_path / "both")["runs"]
     assert all(run["accuracy"] == run["validation_accuracy"] >= 0 and run["answer_perplexity"] > 1 for run in runs)
-
-
-def test_a_killed_masked_model_resumes(headroom, tmp_path):
-    """A run that is stopped and resumed is bit-identical to an undisturbed one."""
-    train_runs.write_text(tmp_path / "train.txt", 20000, 1)
-    train_runs.write_text(tmp_path / "validation.txt", 1000, 2)
-    config = tmp_path / "masked.toml"
-    config.write_text(DENSE.replace("{folder}", str(tmp_path)).replace(
-        "[model]", '[model]\nkind = "masked_language_model"\ndropout = 0.1') + "checkpoint_every = 5\nlog_every = 1\n")
-    whole = train_runs.run(config, tmp_path / "whole")
-    out = tmp_path / "killed"
-    resumed = train_runs.resumed_after_kills(config, out, [20])
-    assert resumed["parameters_sha256"] == whole["parameters_sha256"]
-    assert resumed["validation_loss"] == whole["validation_loss"]
-    document = headroom.json("evaluate", out)
-    assert document["loss"] == pytest.approx(whole["validation_loss"], abs=1e-6)
-    assert document["perplexity"] == pytest.approx(math.exp(document["loss"]))
-    assert "language_model" in headroom.refusal("evaluate", out, "--task", "lambada", "--data", config)

@@ -55,6 +55,7 @@ def test_round_trip(folder, tmp_path):
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "back").encode(TEXT) == ids
 
 
+@pytest.mark.parametrize("folder", ["gpt2", "llama"], indirect=True)
 def test_convert_agrees_with_the_program(headroom, folder, tmp_path):
     headroom("import", folder, "--out", tmp_path / "theirs.safetensors")
     ht.convert(folder, tmp_path / "ours.safetensors")
@@ -67,6 +68,7 @@ def test_convert_agrees_with_the_program(headroom, folder, tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
 
 
+@pytest.mark.parametrize("folder", ["gpt2"], indirect=True)
 def test_convert_replaces_nothing_but_checkpoints(folder, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     safetensors.torch.save_file({"tokens": torch.arange(3)}, tmp_path / "other.tokens")

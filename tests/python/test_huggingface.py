@@ -352,25 +352,6 @@ def test_another_vocabulary(both, tmp_path):
     assert_refused(lambda: model.resize_token_embeddings(60), "adaptive_cutoffs")
 
 
-@pytest.mark.parametrize("attention, mlp", [
-    (dict(projection="routed_heads", n_experts=4, switch_slots_coefficient=0.2, entropy_coefficient=0.2, z_coefficient=0.2), {}),
-    (dict(projection="experts", n_experts=3, top_k=2, expert_entropy_coefficient=0.2),
-     dict(kind="experts", n_experts=4, top_k=2, entropy_coefficient=0.2))])
-def test_padding_does_not_count_in_balance_losses(attention, mlp):
-    options = dict(vocabulary_size=256, n_layers=2, d_model=24, context_length=CONTEXT, mlp=dict(d_hidden=16, **mlp),
-                   attention=dict(n_heads=2, d_head=8, **attention))
-    model = hf.HeadroomForCausalLM(hf.HeadroomConfig(ht.LanguageModel(**options).options)).eval()
-    losses = []
-    for width, left in (9, True), (9, False), (14, True), (14, False):
-        ids, mask = torch.zeros((3, width), dtype=torch.long), torch.zeros((3, width), dtype=torch.long)
-        for row, n in enumerate((3, 9, 5)):
-            place = slice(width - n, width) if left else slice(0, n)
-            ids[row, place], mask[row, place] = tokens(1, n, seed=n)[0], 1
-        with torch.no_grad():
-            losses.append(model(ids, attention_mask=mask, labels=ids).loss)
-    torch.testing.assert_close(torch.stack(losses), losses[0].expand(4), atol=1e-6, rtol=1e-6)
-
-
 def test_text_is_padded_and_continued(both, tmp_path):
     ours, theirs = both
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path, padding_side="left")

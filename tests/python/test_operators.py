@@ -176,24 +176,6 @@ def test_fused_operators_and_their_backward_passes(name):
             opcheck(func, args, kwargs, test_utils=BACKWARD)
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "attention bias"])
-def test_fused_is_near_the_reference(name):
-    operator, arguments = SAMPLES[name]
-    if "implementation" not in {argument.name for argument in operator.default._schema.arguments}:
-        return
-    results = []
-    for implementation in ("fused", "reference"):
-        given = leaves(arguments)
-        y = operator(**given, implementation=implementation)
-        tensors = [t for value in given.values() for t in (value if isinstance(value, list) else [value])
-                   if isinstance(t, torch.Tensor) and t.requires_grad]
-        results.append([y, *torch.autograd.grad((y * rand(*y.shape, seed=20)).sum(), tensors)])
-    largest = max(t.abs().max() for t in results[1][1:])
-    for fused, reference in zip(*results):
-        # Both accumulate in float32: twice the bound of the comparison with float64 (tests/engine/ops/fused_heads_test.cc).
-        assert (fused - reference).abs().max() <= 6e-5 * max(reference.abs().max(), 0.1 * largest)
-
-
 def test_mismatched_factors_are_refused():
     q, k, v = heads()
     with pytest.raises(ValueError, match="factors of the query side"):
@@ -242,4 +224,4 @@ def test_inductor_compiles_every_operator():
         sums = run(given)
         results.append([sums, *torch.autograd.grad(sums.sum(), tensors)])
     for eager, compiled in zip(*results):
-        assert (compiled - eager).abs().max() <= 6e-5 * eager.abs().max()  # the same tolerance as against the reference above
+        assert (compiled - eager).abs().max() <= 6e-5 * eager.abs().max()  # both accumulate in float32
