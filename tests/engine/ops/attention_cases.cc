@@ -203,12 +203,14 @@ Problem AttentionCase::problem(const Setting& setting) const {
 // distances, of size 2 e, are differences with an error of up to 2 e * 2^-24 * 4 before exp(). With relative positions
 // a score has two dot products. In bfloat16, results, probabilities and the gradients of scores are rounded to 8 bits,
 // and the backward pass reads the rounded result; the gradient of a mixture's prior sums those errors over all pairs.
+// What a formula reads has sums over all pairs as gradients, of which most cancel.
 std::vector<Precision> AttentionCase::precisions() const {
   if (role == Role::bfloat16) {
     return {{at::kBFloat16, (mixture ? 48.0 : 6.0) / 256}};
   }
   const bool more = composed || mixture;
-  return {{at::kFloat, 1e-5 * (1.0 + (composed ? 1.0 : 0.0) + (mixture ? 2.0 : 0.0) + (more && relative ? 1.0 : 0.0))}};
+  return {{at::kFloat,
+           1e-5 * (1.0 + (composed ? 1.0 : 0.0) + (mixture || formula ? 2.0 : 0.0) + (more && relative ? 1.0 : 0.0))}};
 }
 
 std::vector<at::Tensor> leaves_of(AttentionInputs in) {

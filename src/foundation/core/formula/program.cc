@@ -148,6 +148,9 @@ int Builder::simplified(const Node& n) {
       }
       return product_with_constants(n);
     case Op::div:
+      if (node(n.a).op == Op::mul && node(n.b).op == Op::constant && (node(n.a).a == n.b || node(n.a).b == n.b)) {
+        return node(n.a).a == n.b ? node(n.a).b : node(n.a).a;  // c x / c, the derivative of c f(x / c)
+      }
       return is(n.b, 1.0) ? n.a : is(n.a, 0.0) ? n.a : -1;
     case Op::logical_and:
       return is(n.a, 0.0) || is(n.b, 1.0) ? n.a : is(n.b, 0.0) || is(n.a, 1.0) ? n.b : -1;

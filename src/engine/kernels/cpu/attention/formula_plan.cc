@@ -25,8 +25,8 @@ Along together(Along a, Along b) {
   return a == Along::head || a == b ? b : b == Along::head ? a : Along::pair;
 }
 
-template <class Body>
-void for_operands(const Node& node, const Body& body) {
+template <class Operation, class Body>  // Node or FormulaStep
+void for_operands(const Operation& node, const Body& body) {
   for (const int operand : {node.a, node.b, node.c}) {
     if (operand >= 0) {
       body(operand);
@@ -39,6 +39,17 @@ Along of_leaf(Op op) {
          : op == Op::i || op == Op::token_i ? Along::query
          : op == Op::j || op == Op::token_j ? Along::key
                                             : Along::head;
+}
+
+// How often each node is an operand or an output.
+std::vector<int> uses_of(const formula::Program& program) {
+  std::vector<int> uses(program.nodes.size(), 0);
+  const auto use = [&](int node) { ++uses[static_cast<std::size_t>(node)]; };
+  std::for_each(program.outputs.begin(), program.outputs.end(), use);
+  for (const Node& node : program.nodes) {
+    for_operands(node, use);
+  }
+  return uses;
 }
 
 // How much a node grows if query and key move on by one position; not set if it depends on the positions. Nodes that do
@@ -89,14 +100,19 @@ FormulaPlan::FormulaPlan(const formula::Program& given) : program(given) {
     // Of a leaf or of nodes along a distance `own` is right already.
     along.push_back(own == Along::pair && slopes.back() == 0 ? Along::distance : own);
   }
+  find_scores();
   parts[index_of(Along::pair)] = part_of(Along::pair, program.outputs);
   std::vector<bool> read(program.nodes.size(), false);
-  const auto needs = [&](int node) { read[static_cast<std::size_t>(node)] = along_of(node) != Along::pair; };
+  const auto needs = [&](int node) {
+    if (node < products()) {
+      read[static_cast<std::size_t>(node)] = along_of(node) != Along::pair;
+    }
+  };
   for (const int output : program.outputs) {
     needs(output);
   }
   for (const FormulaStep& step : parts[index_of(Along::pair)].steps) {
-    for_operands({step.op, step.a, step.b, step.c}, needs);
+    for_operands(step, needs);
   }
   std::array<std::vector<int>, kAlongs> results;
   for (int node = 0; node < std::ssize(program.nodes); ++node) {
@@ -110,29 +126,66 @@ FormulaPlan::FormulaPlan(const formula::Program& given) : program(given) {
   }
 }
 
+void FormulaPlan::find_scores() {
+  const std::vector<int> uses = uses_of(program);
+  for (int node = 0; node < std::ssize(program.nodes); ++node) {
+    const Node& from = node_of(node);
+    if (from.op == Op::s) {
+      scores = node;
+    } else if (scores >= 0 && uses[static_cast<std::size_t>(scores)] == 1 && (from.a == scores || from.b == scores)) {
+      const int other = from.a == scores ? from.b : from.a;
+      if ((from.op == Op::mul || (from.op == Op::div && from.a == scores)) && node_of(other).op == Op::constant) {
+        const double factor = node_of(other).constant;
+        scores_factor = static_cast<float>(from.op == Op::mul ? factor : 1.0 / factor);
+        scores = node;
+      }
+      return;
+    }
+  }
+}
+
 // Computes `results`. Steps of pairs read what is along something else; steps of the other parts compute it again.
 FormulaPlan::Part FormulaPlan::part_of(Along part, const std::vector<int>& results) const {
   const int n = static_cast<int>(program.nodes.size());
-  std::vector<int> last_use(static_cast<std::size_t>(n), -1);  // step that reads a node last
+  std::vector<int> last_use(static_cast<std::size_t>(n) + 2, -1);  // step that reads a value last
   const auto last = [&](int node) -> int& { return last_use[static_cast<std::size_t>(node)]; };
   for (const int result : results) {
     last(result) = n;
   }
   const auto is_step = [&](int node) {
-    return !is_leaf(program.nodes[static_cast<std::size_t>(node)].op) &&
-           (part != Along::pair || along_of(node) == Along::pair);
+    return node == scores ? part == Along::pair
+                          : !is_leaf(node_of(node).op) && (part != Along::pair || along_of(node) == Along::pair);
+  };
+  const std::vector<int> uses = uses_of(program);
+  const auto step_of = [&](int node) {
+    const Node& from = node_of(node);
+    FormulaStep step{from.op,    node,
+                     from.a,     from.b,
+                     from.c,     static_cast<float>(from.constant),
+                     from.index, of_scores_[static_cast<std::size_t>(node)]};
+    if (node == scores) {
+      step = {Op::mul, node, products(), products_factor(), -1};
+    }
+    for (const int product : {from.b, from.a}) {  // one that only this sum or difference reads is computed with it
+      if ((from.op == Op::add || from.op == Op::sub) && step.c < 0 && is_step(product) &&
+          (product == scores || node_of(product).op == Op::mul) && uses[static_cast<std::size_t>(product)] == 1) {
+        step.op = from.op == Op::sub && product == from.a ? Op::mul : from.op;
+        step.a = product == scores ? products() : node_of(product).a;
+        step.b = product == scores ? products_factor() : node_of(product).b;
+        step.c = product == from.a ? from.b : from.a;
+      }
+    }
+    return step;
   };
   for (int node = n - 1; node >= 0; --node) {
     if (last(node) >= 0 && is_step(node)) {
-      for_operands(program.nodes[static_cast<std::size_t>(node)],
-                   [&](int operand) { last(operand) = std::max(last(operand), node); });
+      for_operands(step_of(node), [&](int operand) { last(operand) = std::max(last(operand), node); });
     }
   }
   Part to;
   std::vector<int> free_from;  // of each register: the step after which it is free
   for (int node = 0; node < n; ++node) {
-    const Node& from = program.nodes[static_cast<std::size_t>(node)];
-    if (last(node) < 0 || !(is_step(node) || (from.op == Op::s && part == Along::pair))) {
+    if (last(node) < 0 || !is_step(node)) {
       continue;
     }
     if (last(node) < n || part == Along::pair) {  // the other parts' results have places of their own
@@ -140,10 +193,7 @@ FormulaPlan::Part FormulaPlan::part_of(Along part, const std::vector<int>& resul
       to.registers.emplace_back(node, static_cast<int>(free - free_from.begin()));
       free == free_from.end() ? free_from.push_back(last(node)) : void(*free = last(node));
     }
-    if (from.op != Op::s) {
-      to.steps.push_back({from.op, node, from.a, from.b, from.c, static_cast<float>(from.constant), from.index,
-                          of_scores_[static_cast<std::size_t>(node)]});
-    }
+    to.steps.push_back(step_of(node));
   }
   to.n_registers = static_cast<int>(free_from.size());
   return to;
@@ -155,11 +205,10 @@ FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, s
       reads_(reads),
       queries_(s.queries),
       keys_(s.keys),
-      scale_(s.scale),
       kept_(plan.program.nodes.size()),
       tables_(reads.tables.size()),
       base_(plan.program.nodes.size(), nullptr),
-      values_(plan.program.nodes.size()) {
+      values_(plan.program.nodes.size() + 2) {
   int registers = 0;
   for (const FormulaPlan::Part& part : plan.parts) {
     registers = std::max(registers, part.n_registers);
@@ -170,8 +219,10 @@ FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, s
   for (std::int64_t m = 0; m < distances_.size(); ++m) {
     distances_.data()[m] = static_cast<float>(first_query + queries_ - 1 - first_key - m);
   }
-  equal_.reserve(std::ssize(plan.program.nodes) * kFormulaLanes);
+  equal_.reserve(std::ssize(values_) * kFormulaLanes);
   equal_.fill(0.0F);
+  std::fill_n(equal(plan.products_factor()), kFormulaLanes, s.scale * plan.scores_factor);
+  value(plan.products_factor()) = {equal(plan.products_factor()), 0};
   for (int node = 0; node < std::ssize(plan.program.nodes); ++node) {
     const Op op = plan.program.nodes[static_cast<std::size_t>(node)].op;
     const Along along = plan.along_of(node);
@@ -185,7 +236,6 @@ FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, s
       std::iota(kept.data(), kept.data() + kept.size(), static_cast<float>(op == Op::i ? first_query : first_key));
       base = kept.data();
     }
-    scores_ = op == Op::s ? node : scores_;
   }
 }
 
@@ -239,7 +289,7 @@ void FormulaValues::compute(Along along) {
   const FormulaPlan::Part& part = plan_.parts[index_of(along)];
   place_registers(along);
   for (std::int64_t at = 0; !part.steps.empty() && at < length(along); at += kMostKeys) {
-    for (int node = 0; node < std::ssize(values_); ++node) {
+    for (int node = 0; node < plan_.products(); ++node) {
       const Op op = plan_.program.nodes[static_cast<std::size_t>(node)].op;
       const Along own = plan_.along_of(node);
       float* base = base_[static_cast<std::size_t>(node)];
@@ -276,13 +326,11 @@ FormulaValue FormulaValues::value_at(int node, std::int64_t key) const {
   }
 }
 
-void FormulaValues::run(std::int64_t key, std::int64_t n, float* scores) {
+void FormulaValues::run(std::int64_t key, std::int64_t n, float* products) {
   for (const int node : plan_.inputs) {
     value(node) = value_at(node, key);
   }
-  if (scores_ >= 0 && value(scores_).data != nullptr) {
-    formula_scale({scores, 1}, scale_, n, value(scores_).data);
-  }
+  value(plan_.products()) = {products, 1};
   run_formula(plan_.parts[index_of(Along::pair)].steps, values_.data(), tables_.data(), n);
 }
 

@@ -27,12 +27,20 @@ struct FormulaPlan {
 
   formula::Program program;
   std::vector<Along> along;  // of each node
+  // The node that is the scaled products times a factor: s or, if nothing else reads s, a constant multiple; -1: none.
+  int scores = -1;
+  float scores_factor = 1.0F;
+  // Two values more than nodes: the dot products, and the factor that makes them `scores`.
+  int products() const { return static_cast<int>(program.nodes.size()); }
+  int products_factor() const { return products() + 1; }
   std::array<Part, kAlongs> parts;
   std::vector<int> inputs;  // nodes not along pairs that are outputs or that the steps of pairs read, ascending
 
   Along along_of(int node) const { return along[static_cast<std::size_t>(node)]; }
 
  private:
+  const formula::Node& node_of(int node) const { return program.nodes[static_cast<std::size_t>(node)]; }
+  void find_scores();
   Part part_of(Along part, const std::vector<int>& results) const;
 
   std::vector<bool> of_scores_;
@@ -58,8 +66,8 @@ class FormulaValues {
   void start_row(std::int64_t query);
   // Where run() writes a node along pairs; `to` belongs to the run's first key. Not called: a register.
   void set_result(int node, float* to) { value(node) = {to, 1}; }
-  // Computes the row's pairs with keys [key, key + n) from their scaled scores. n is a multiple of kFormulaLanes.
-  void run(std::int64_t key, std::int64_t n, float* scores);
+  // Computes the row's pairs with keys [key, key + n) from their dot products. n is a multiple of kFormulaLanes.
+  void run(std::int64_t key, std::int64_t n, float* products);
   // Of the row's keys from `key` on: for a node along pairs those of the last run().
   FormulaValue value_at(int node, std::int64_t key) const;
   // A node along queries, keys or distances: element q, k or distance_at(q) + k.
@@ -77,8 +85,6 @@ class FormulaValues {
   const FormulaPlan& plan_;
   const FormulaReads& reads_;
   std::int64_t queries_, keys_, query_ = 0;
-  float scale_;
-  int scores_ = -1;  // node of s
   Buffer registers_, equal_, distances_;
   std::vector<Buffer> kept_;  // of each node
   std::vector<FormulaTable> tables_;

@@ -105,31 +105,59 @@ struct Operands {
   std::int64_t n;
 };
 
+// Loads consecutive vectors of a value. A copy in a loop keeps the pointer in a register, whatever the loop stores.
+class Reader {
+ public:
+  explicit Reader(const FormulaValue& value)
+      : at_(value.data), step_(value.step * static_cast<std::int64_t>(hn::Lanes(Tag()))) {}
+  HWY_INLINE Vector next() {
+    const Vector v = hn::LoadU(Tag(), at_);
+    at_ += step_;
+    return v;
+  }
+
+ private:
+  const float* at_;
+  std::int64_t step_;
+};
+
+// to_k = f(operands' k-th elements)
+template <class F, class... Values>
+HWY_INLINE void elementwise(const Operands& x, const F& f, const Values&... values) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  const auto loop = [&f, lanes](float* begin, float* end, auto... readers) HWY_ATTR {
+    for (float* at = begin; at < end; at += lanes) {
+      hn::StoreU(f(readers.next()...), Tag(), at);
+    }
+  };
+  loop(x.to, x.to + x.n, Reader(values)...);
+}
+
 template <class F>
 HWY_INLINE void unary(const Operands& x, const F& f) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t k = 0; k < x.n; k += lanes) {
-    hn::StoreU(f(hn::LoadU(d, x.a.data + k * x.a.step)), d, x.to + k);
-  }
+  elementwise(x, f, x.a);
 }
-
 template <class F>
 HWY_INLINE void binary(const Operands& x, const F& f) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t k = 0; k < x.n; k += lanes) {
-    hn::StoreU(f(hn::LoadU(d, x.a.data + k * x.a.step), hn::LoadU(d, x.b.data + k * x.b.step)), d, x.to + k);
-  }
+  elementwise(x, f, x.a, x.b);
+}
+template <class F>
+HWY_INLINE void ternary(const Operands& x, const F& f) {
+  elementwise(x, f, x.a, x.b, x.c);
 }
 
-HWY_INLINE void where(const Operands& x) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t k = 0; k < x.n; k += lanes) {
-    const auto chosen = hn::Ne(hn::LoadU(d, x.a.data + k * x.a.step), hn::Zero(d));
-    hn::StoreU(hn::IfThenElse(chosen, hn::LoadU(d, x.b.data + k * x.b.step), hn::LoadU(d, x.c.data + k * x.c.step)), d,
-               x.to + k);
+void run_ternary(const FormulaStep& step, const Operands& x) {
+  using formula::Op;
+  switch (step.op) {
+    case Op::add:
+      return ternary(x, [](Vector a, Vector b, Vector c) HWY_ATTR { return hn::MulAdd(a, b, c); });
+    case Op::sub:
+      return ternary(x, [](Vector a, Vector b, Vector c) HWY_ATTR { return hn::NegMulAdd(a, b, c); });
+    case Op::mul:
+      return ternary(x, [](Vector a, Vector b, Vector c) HWY_ATTR { return hn::MulSub(a, b, c); });
+    default:
+      return ternary(
+          x, [](Vector a, Vector b, Vector c) HWY_ATTR { return hn::IfThenElse(hn::Ne(a, hn::Zero(Tag())), b, c); });
   }
 }
 
@@ -224,8 +252,8 @@ void RunFormula(const std::vector<FormulaStep>& steps, const FormulaValue* value
     if (step.op == formula::Op::table) {
       const FormulaTable& table = tables[step.table];
       formula_steps::unary(x, [&](Vector a) HWY_ATTR { return formula_steps::gathered(table, a); });
-    } else if (step.op == formula::Op::where) {
-      formula_steps::where(x);
+    } else if (step.c >= 0) {
+      formula_steps::run_ternary(step, x);
     } else if (step.b < 0) {
       formula_steps::run_unary(step, x);
     } else {
@@ -257,19 +285,17 @@ float FormulaDot(const float* g, const FormulaValue& x, std::int64_t n) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector sum = hn::Zero(d);
+  formula_steps::Reader reader(x);
   for (std::int64_t k = 0; k < n; k += lanes) {
-    sum = hn::Add(sum, formula_steps::weighted(hn::LoadU(d, g + k), hn::LoadU(d, x.data + k * x.step)));
+    sum = hn::Add(sum, formula_steps::weighted(hn::LoadU(d, g + k), reader.next()));
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 void FormulaAdd(const float* g, const FormulaValue& x, std::int64_t n, float* to) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t k = 0; k < n; k += lanes) {
-    const Vector more = formula_steps::weighted(hn::LoadU(d, g + k), hn::LoadU(d, x.data + k * x.step));
-    hn::StoreU(hn::Add(hn::LoadU(d, to + k), more), d, to + k);
-  }
+  formula_steps::ternary({{const_cast<float*>(g), 1}, x, {to, 1}, to, n}, [](Vector a, Vector b, Vector sum) HWY_ATTR {
+    return hn::Add(sum, formula_steps::weighted(a, b));
+  });
 }
 
 void FormulaMultiply(const FormulaValue& x, float factor, std::int64_t n, float* g) {

@@ -23,7 +23,7 @@ struct FormulaTable {
   std::int64_t size;
 };
 
-// values[to] = op(values[a], values[b], values[c])
+// values[to] = op(values[a], values[b], values[c]). With c, add is c + a b, sub is c - a b and mul is a b - c.
 struct FormulaStep {
   formula::Op op;
   int to, a, b, c;
