@@ -29,6 +29,7 @@ struct Saved {
     state.position = {.epoch = 2, .step = 5};
     state.tokens = 1312;
     state.seconds = 1.0 / 3.0;
+    state.cpu_seconds = 0.6;
     state.steady_tokens = 1216;
     state.steady_seconds = 0.1;
     state.interval = {.steps = 3, .tokens = 96, .seconds = 0.07, .loss = 17.1, .regulariser = -1e-300};
@@ -55,6 +56,7 @@ TEST(TrainState, SurvivesAFile) {
   EXPECT_EQ(read.position, saved.state.position);
   EXPECT_EQ(read.tokens, saved.state.tokens);
   EXPECT_EQ(read.seconds, saved.state.seconds);
+  EXPECT_EQ(read.cpu_seconds, saved.state.cpu_seconds);
   EXPECT_EQ(read.steady_tokens, saved.state.steady_tokens);
   EXPECT_EQ(read.steady_seconds, saved.state.steady_seconds);
   EXPECT_EQ(read.interval.steps, 3);

@@ -92,6 +92,15 @@ void in_parallel(std::size_t n, std::size_t threads, const std::function<void(st
   }
 }
 
+double cpu_seconds() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 std::int64_t peak_memory_bytes() {
   if (const std::int64_t bytes = status_bytes("VmHWM:"); bytes > 0) {
     return bytes;

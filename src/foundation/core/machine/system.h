@@ -30,6 +30,7 @@ std::string_view simd_limit();
 // further call starts. Throws the exception of the lowest failed index, regardless of the number of threads.
 void in_parallel(std::size_t n, std::size_t threads, const std::function<void(std::size_t)>& work);
 
+double cpu_seconds();              // of all threads of this process, user and system time
 std::int64_t peak_memory_bytes();  // maximum resident set since the start or the last reset
 std::int64_t resident_memory_bytes();
 // Makes the process retain freed memory from now on. The tensors of a step then reuse the pages of the previous step

@@ -1,5 +1,7 @@
 #include "run.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -189,6 +191,7 @@ bool Run::stops() const {
 // Runs one step and measures its time.
 StepOutcome Run::advance(Writer& writer) {
   const auto start = std::chrono::steady_clock::now();
+  const double cpu = cpu_seconds();
   const models::Batch batch = data_.training->next();
   if (batch.resets_memory) {
     state_.memory.reset();
@@ -200,14 +203,16 @@ StepOutcome Run::advance(Writer& writer) {
     throw_diverged(why, state_.step + 1);
   }
   state_.position = data_.training->position();
-  count(outcome, batch.tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  count(outcome, batch.tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+        cpu_seconds() - cpu);
   writer.step(state_.step, outcome.loss, state_.interval);
   return outcome;
 }
 
-void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds) {
+void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds, double cpu) {
   state_.tokens += tokens;
   state_.seconds += seconds;
+  state_.cpu_seconds += cpu;
   seconds_here_ += seconds;
   if (++steps_here_ > kWarmingSteps) {
     warm_seconds_here_ += seconds;
@@ -378,6 +383,7 @@ TrainResult Run::result() const {
   const bool steady = state_.steady_seconds > 0.0;
   const auto tokens = static_cast<double>(steady ? state_.steady_tokens : state_.tokens);
   const double seconds = steady ? state_.steady_seconds : state_.seconds;
+  const auto [epoch, in_epoch] = state_.position;
   if (const parallel::GlooGroup::Traffic traffic = group_.traffic(); group_.size() > 1) {
     log_debug("{} elements owned; {} bytes sent and {} received in {} steps; peak memory {} bytes",
               sum_over(reducer_->owned(), &Shard::count), traffic.sent, traffic.received, steps_here_,
@@ -387,6 +393,13 @@ TrainResult Run::result() const {
           .train_loss = history_.last_loss(),
           .tokens_per_second = seconds > 0.0 ? tokens / seconds : 0.0,
           .seconds = state_.seconds,
+          .cpu_seconds = state_.cpu_seconds,
+          .core_share = state_.seconds > 0.0 && model_->device().is_cpu()
+                            ? state_.cpu_seconds / (state_.seconds * at::get_num_threads())
+                            : 0.0,
+          .epochs = epoch > 0 ? static_cast<double>(epoch) * static_cast<double>(state_.step) /
+                                    static_cast<double>(state_.step - in_epoch)
+                              : 0.0,
           .peak_memory_bytes = models::peak_memory_bytes(model_->device()),
           .parameters = model_->parameters().count(),
           .parameters_sha256 = parameters_sha256(model_->parameters()),

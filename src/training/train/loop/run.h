@@ -56,7 +56,7 @@ class Run {
 
  private:
   StepOutcome advance(Writer& writer);
-  void count(const StepOutcome& outcome, std::int64_t tokens, double seconds);
+  void count(const StepOutcome& outcome, std::int64_t tokens, double seconds, double cpu);
   double step_seconds() const;
   void resolve_checkpoint_interval(Writer& writer);
   void log(const StepOutcome& outcome, Writer& writer);

@@ -49,12 +49,22 @@ constexpr const char* kTestFile = "test.json";       // TestResult
 constexpr const char* kPredictions = "predictions";  // of a validation of part of the data
 constexpr const char* kBestStep = "best_step";
 
+// Measurements that results of earlier versions lack. 0: unknown.
+constexpr std::pair<const char*, double TrainResult::*> kSinceFirst[] = {
+    {"cpu_seconds", &TrainResult::cpu_seconds},
+    {"core_share", &TrainResult::core_share},
+    {"epochs", &TrainResult::epochs},
+};
+
 TrainResult result_from(const Json& json, const tasks::Task& task) {
   TrainResult r;
   r.steps = count(json.at("steps"));
   r.train_loss = number(json.at("train_loss"));
   r.tokens_per_second = measured(json.at("tokens_per_second"));
   r.seconds = measured(json.at("seconds"));
+  for (const auto& [key, value] : kSinceFirst) {
+    r.*value = json.contains(key) ? measured(json.at(key)) : 0.0;
+  }
   r.peak_memory_bytes = count(json.at("peak_memory_bytes"));
   r.parameters = count(json.at("parameters"));
   const Json& sum = json.at("parameters_sha256");
@@ -202,6 +212,9 @@ Json to_json(const TrainResult& r, const tasks::Task& task) {
   tasks::add_metrics(r.figures(), task.figures(), json);
   json["tokens_per_second"] = known(r.tokens_per_second > 0.0, r.tokens_per_second);
   json["seconds"] = r.seconds;
+  for (const auto& [key, value] : kSinceFirst) {
+    json[key] = known(r.*value > 0.0, r.*value);
+  }
   json["peak_memory_bytes"] = known(r.peak_memory_bytes > 0, r.peak_memory_bytes);
   json["parameters"] = r.parameters;
   json["parameters_sha256"] = known(!r.parameters_sha256.empty(), r.parameters_sha256);

@@ -27,6 +27,9 @@ struct TrainResult {
   double train_loss = NAN;         // mean over the last logged interval; NaN if nothing has been logged
   double tokens_per_second = 0.0;  // excluding evaluation and checkpoints
   double seconds = 0.0;
+  double cpu_seconds = 0.0;  // of all threads of the leading rank during these seconds
+  double core_share = 0.0;   // of the cores that the rank's threads could use: cpu_seconds / (seconds * threads)
+  double epochs = 0.0;       // passes over the training data; 0: less than one
   std::int64_t peak_memory_bytes = 0;
   std::int64_t parameters = 0;
   std::string parameters_sha256;  // parameters_sha256() in state.h

@@ -24,6 +24,7 @@ Json to_json(const TrainState& state) {
           {"epoch_step", state.position.step},
           {"tokens", state.tokens},
           {"seconds", state.seconds},
+          {"cpu_seconds", state.cpu_seconds},
           {"steady_tokens", state.steady_tokens},
           {"steady_seconds", state.steady_seconds},
           {"threads", at::get_num_threads()},
@@ -66,6 +67,9 @@ void from_json(const Json& json, const std::string& origin, TrainState& state) {
   all.read("epoch_step", state.position.step);
   all.read("tokens", state.tokens);
   all.read("seconds", state.seconds);
+  if (json.contains("cpu_seconds")) {  // not in files of earlier versions
+    all.read("cpu_seconds", state.cpu_seconds);
+  }
   all.read("steady_tokens", state.steady_tokens);
   all.read("steady_seconds", state.steady_seconds);
   if (std::int64_t threads = 0; json.contains("threads")) {  // not in files of earlier versions

@@ -31,6 +31,7 @@ struct TrainState {
   models::Memory memory;           // of the rows that this rank computes, in order
   std::int64_t tokens = 0;         // training tokens so far
   double seconds = 0.0;            // training time, over all processes that have worked on the run
+  double cpu_seconds = 0.0;        // of all threads of this rank during that time
   std::int64_t steady_tokens = 0;  // excluding the first steps of each process, which warm up caches
   double steady_seconds = 0.0;
   LogInterval interval;
