@@ -101,7 +101,12 @@ def test_labels_of_points_touch_nothing(show):
 
 def test_intervals_include_zero(show):
     window = show({"chart": "intervals", "title": "t", "rows": [{"name": "b", "mean": -0.2, "low": -0.3, "high": -0.1, "text": "x", "style": 1}]})
-    assert "0" in texts(window, "text.x") and texts(window, "text.y title") == ["b: x"]
+    assert "0" in texts(window, "text.x") and texts(window, "text.name") == ["b: x"]
+
+
+def test_an_accuracy_has_a_linear_axis_within_its_bounds(show):
+    window = show(lines({"points": [[100, 0.2], [1000, 0.99]]}, bounds=[0, 1]))
+    assert [float(tick) for tick in texts(window, "text.y")] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
 
 
 def test_maps_show_both_signs(show):

@@ -2,14 +2,17 @@
 //
 // A chart is a block of a page (page.h). Keys may be missing unless they are named first; points that are not finite
 // or, on a logarithmic scale, not above 0 are not drawn.
-//   {"chart": "lines", "title", "x_label", "lines"; "y", "end_values", "name_room", "x_names"}
+//   {"chart": "lines", "title", "x_label", "lines"; "y", "bounds", "end_values", "name_room", "x_names"}
 //     "y": "logarithmic" (the default, for perplexity, whose logarithm is the loss; the top may cut off the steep start
-//     of a curve), "from_zero" or "shares" (from 0 to 1). "end_values": a line's label has its last value. "name_room":
-//     characters in it. "x_names": labels at x = 0, 1, ... instead of numbers.
+//     of a curve), "from_zero" or "shares" (from 0 to 1). "bounds": [low, high] of a figure such as an accuracy: the
+//     axis is linear and ends within them. "end_values": a line's label has its last value. "name_room": characters of
+//     a name in it; with end values, longer names are left to the page's legend. "x_names": labels at x = 0, 1, ...
+//     instead of numbers.
 //     A line: {"points": [[x, y]]; "name", "style", "band": [[x, low, high]] (shaded), "faint" (thin and without a
 //     label, to accompany another line), "raw" (with "faint": the values behind a running mean, which a pointer does
 //     not show), "dots": false (the points are no measurements)}, x ascending
-//   {"chart": "scatter", "title", "x_label", "points"; "lines", "gaps"}: labelled points on logarithmic scales
+//   {"chart": "scatter", "title", "x_label", "points"; "lines", "gaps", "bounds"}: labelled points on logarithmic
+//   scales; "bounds": of y, as above
 //     A point: {"name", "at": [x, y], "style"; "label" (instead of the name), "interval": [low, high]}. A line:
 //     {"from", "to", "style"}. A gap: the same and "text", for the horizontal distance between two lines.
 //   {"chart": "intervals", "title", "rows": [{"name", "mean", "low", "high", "text", "style"}]}: along an axis with

@@ -86,6 +86,11 @@ function scaleOf(low, high, from, to, logarithmic = false, widen = 0) {
       logarithmic ? logarithmicTicks(Math.exp(first), Math.exp(last)) : linearTicks(first, last, wanted);
   return scale;
 }
+// A linear scale whose ends stay within the bounds of the values.
+function scaleWithin(bounds, low, high, from, to, widen) {
+  const room = widen * (high - low || bounds[1] - bounds[0]);
+  return scaleOf(Math.max(bounds[0], low - room), Math.min(bounds[1], high + room), from, to);
+}
 // The axes of a chart with two scales: lines at the ticks of y, marks at [value, text] below x.
 function axes(x, y, right, marks, name) {
   const lines = y.ticks(5).flatMap(tick => [path('grid', horizontal(kLeft, y(tick), right)),
@@ -106,7 +111,7 @@ function spreadLabels(heights) {
 
 // Curves over a shared x axis, labelled at their ends. A pointer shows the values of all lines.
 function lineChart(data) {
-  const logarithmic = (data.y ?? 'logarithmic') === 'logarithmic', named = Boolean(data.x_names);
+  const logarithmic = (data.y ?? 'logarithmic') === 'logarithmic' && !data.bounds, named = Boolean(data.x_names);
   const drawable = ([x, ...y]) => x !== null && y.every(one => one !== null && (!logarithmic || one > 0));
   const lines = data.lines
       .map(line => ({name: '', style: 0, dots: true, ...line, points: line.points.filter(drawable),
@@ -125,13 +130,16 @@ function lineChart(data) {
     }
   }
   const valueText = y => data.y !== 'from_zero' || y === 0 ? plainNumber(y) : tickText(Number(y.toPrecision(3)));
+  // A name without room is left out, not cut: the page's legend has it.
+  const room = data.name_room ?? kNameRoom, whole = lines.every(line => [...line.name].length <= room);
   const labelled = lines.filter(line => !line.faint).map(line => {
-    const name = shorten(line.name, data.name_room ?? kNameRoom), last = line.points.at(-1);
+    const name = whole || !data.end_values ? shorten(line.name, room) : '', last = line.points.at(-1);
     return {line, last, text: data.end_values ? (name && `${name}: `) + valueText(last[1]) : name};
   });
   const right = kWidth - 14 - 7.8 * Math.max(0, ...labelled.map(one => [...one.text].length));
   const x = named ? scaleOf(-0.35, data.x_names.length - 0.65, kLeft, right) : scaleOf(0, end || 1, kLeft, right);
   const y = logarithmic ? scaleOf(low, high, kBase, kTop, true, 0.06)
+      : data.bounds ? scaleWithin(data.bounds, low, high, kBase, kTop, 0.06)
       : scaleOf(0, data.y === 'from_zero' && high > 0 ? 1.06 * high : 1, kBase, kTop);
   const marks = named ? data.x_names.map((name, i) => [i, shorten(name, kNameRoom)])
       : linearTicks(0, end || 1, 5).map(tick => [tick, tickText(tick)]);
@@ -183,9 +191,9 @@ function lineChart(data) {
   return chart(data.title, kHeight, [...axes(x, y, right, marks, data.x_label), inside, ...labels]);
 }
 
-// Labelled points on logarithmic scales. Points with the same coordinates are drawn side by side.
+// Labelled points on logarithmic scales, or with a linear y of values within bounds. Points with the same coordinates are drawn side by side.
 function scatterChart(data) {
-  const kRight = kWidth - 20, kRadius = 5, positive = ([x, y]) => x > 0 && y > 0;
+  const kRight = kWidth - 20, kRadius = 5, positive = ([x, y]) => x > 0 && (data.bounds ? y !== null : y > 0);
   const points = data.points.filter(point => positive(point.at))
       .map(point => ({...point, interval: point.interval && positive(point.interval) ? point.interval : null}));
   if (points.length === 0) return noMeasurements(data.title);
@@ -194,7 +202,8 @@ function scatterChart(data) {
   const heights = [...ends.map(end => end[1]), ...points.flatMap(point => point.interval ?? [])];
   const range = values => [Math.min(...values), Math.max(...values)];
   const x = scaleOf(...range(ends.map(end => end[0])), kLeft, kRight, true, 0.12);
-  const y = scaleOf(...range(heights), kBase, kTop, true, 0.12);
+  const y = data.bounds ? scaleWithin(data.bounds, ...range(heights), kBase, kTop, 0.12)
+      : scaleOf(...range(heights), kBase, kTop, true, 0.12);
   const parts = axes(x, y, kRight, x.ticks().map(tick => [tick, tickText(tick)]), data.x_label);
   for (const line of (data.lines ?? []).filter(one => positive(one.from) && positive(one.to))) {
     parts.push(path(styled('line', line.style), through([line.from, line.to].map(([px, py]) => [x(px), y(py)]))));
@@ -257,14 +266,14 @@ function scatterChart(data) {
 
 // Means with intervals, one in each row, along an axis that includes zero.
 function intervalChart(data) {
-  const kRow = 44, kNames = 124, height = kRow * data.rows.length;
+  const kRow = 44, kSide = 8, height = kRow * data.rows.length;
   const low = Math.min(0, ...data.rows.map(row => row.low)), high = Math.max(0, ...data.rows.map(row => row.high));
-  const pad = high > low ? 0.08 * (high - low) : 1, x = scaleOf(low - pad, high + pad, kNames, kWidth - 8);
+  const pad = high > low ? 0.08 * (high - low) : 1, x = scaleOf(low - pad, high + pad, kSide, kWidth - kSide);
   const ticks = x.ticks(4).flatMap(tick => [path(tick === 0 ? 'axis' : 'grid', vertical(x(tick), 0, height)),
                                             label('x', x(tick), height + 16, tickText(tick))]);
   return chart(data.title, height + 24, [...ticks, ...data.rows.flatMap((row, i) => {
-    const y = kRow * (i + 0.5), end = value => vertical(x(value), y - 5, y + 5);
-    return [label('y', kNames - 8, y + 4, shorten(row.name, kNameRoom), svg('title', {}, `${row.name}: ${row.text}`)),
+    const y = kRow * (i + 0.7), end = value => vertical(x(value), y - 5, y + 5);
+    return [label('name', kSide, y - 14, `${row.name}: ${row.text}`),
             path(styled('reach', row.style), horizontal(x(row.low), y, x(row.high)) + end(row.low) + end(row.high)),
             svg('circle', {class: styled('end', row.style), cx: x(row.mean), cy: y, r: 4.5})];
   })]);
