@@ -158,6 +158,7 @@ struct Compare {
   std::vector<double> shares;         // of the run's training tokens
   bool no_scratch = false;            // without `to` from random parameters
   std::string out;
+  double budget = 0.0;  // seconds; 0: no limit
   std::int64_t seeds = 1;
   std::int64_t sample_tokens = 120;
 };

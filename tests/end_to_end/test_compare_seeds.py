@@ -46,7 +46,16 @@ def test_three_seeds(headroom, configs, tmp_path):
     text = headroom(*arguments(configs, tmp_path / "out", "--seeds", 3)).stdout
     assert re.search(r"\d ± \d", text) and "3 seeds" in text
     page = (tmp_path / "out" / "report.html").read_text()
-    assert '"chart":"intervals"' in page and "paired difference" in page
+    assert '"chart":"intervals"' in page and "Difference from dense" in page
+    assert max(map(len, text.split("\n\nThe ")[0].splitlines())) <= 80
+
+
+def test_a_budget_shortens_all_runs(headroom, configs, tmp_path):
+    done = headroom(*arguments(configs, tmp_path / "out", "--set", "train.steps=2000000", "--set", "train.checkpoint_every=0", "--budget", "8s"))
+    steps = {json.loads((tmp_path / "out" / name / "result.json").read_text())["steps"] for name in ("dense", "tiny")}
+    assert len(steps) == 1 and f"up to {min(steps)} steps of training for each of 2 models; about " in done.stderr
+    line = headroom.refusal(*arguments(configs, tmp_path / "other", "--budget", "0.001s"))
+    assert "--budget" in line
 
 
 def test_interrupted_runs_have_no_figures(headroom, configs, tmp_path):
@@ -93,7 +102,7 @@ def test_the_table_shows_the_heads_of_layers_that_differ(headroom, configs, tmp_
     layers.write_text(dense.read_text() + "\n[[model.layers]]\nattention = {}\n[[model.layers]]\nattention = {n_heads = 4}\n")
     table = headroom("compare", dense, layers, "--out", tmp_path / "out", "--sample-tokens", 1, "--set", "train.steps=1",
                      "--set", "train.warmup_steps=0").stdout
-    assert re.search(r"^dense +2  ", table, re.MULTILINE) and re.search(r"^layers +2, 4  ", table, re.MULTILINE), table
+    assert re.search(r"^dense .*  2  ", table, re.MULTILINE) and re.search(r"^layers .*  2, 4  ", table, re.MULTILINE), table
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])

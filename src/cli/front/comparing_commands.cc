@@ -72,6 +72,7 @@ void add_conversions(CLI::App& command, Compare& options, std::vector<std::strin
 void add_compare(Program& program) {
   struct Options : Compare {
     std::vector<std::string> shares_text;
+    std::string budget_text;
   };
   auto options = std::make_shared<Options>();
   CLI::App& command = program.add(
@@ -83,6 +84,8 @@ void add_compare(Program& program) {
       [&program, options] {
         options->shares = parse_shares(options->shares_text);
         check_compared(*options);
+        options->budget =
+            options->budget_text.empty() ? 0.0 : parse_duration(options->budget_text, "compare: --budget");
         return program.engine<Compare>(*options);
       });
   command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is the baseline")->type_name("");
@@ -93,6 +96,8 @@ void add_compare(Program& program) {
   add_out(command, options->out, "folder for the runs and the report", "DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
+  add_text(command, "--budget", options->budget_text, "TIME",
+           "time for the whole comparison: 90s, 20m, 2h; all models are trained for fewer steps if need be");
   add_repeated(
       command, "--tune", options->tune, "KEY=V1,V2,...",
       "first find the best of these values for each model, with a seed of its own if several are compared; repeatable: "

@@ -149,12 +149,28 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
   return result;
 }
 
+void check_budget(const CompareRequest& request) {
+  if (request.group->size() > 1) {
+    user_error("compare: --budget: works with one rank, got {}", request.group->size());
+  }
+  const auto is_timed = [](const NamedConfig& named) { return named.config.train.seconds > 0.0; };
+  if (const auto timed = std::ranges::find_if(request.configs, is_timed); timed != request.configs.end()) {
+    user_error("compare: --budget: sets the steps, and so does train.seconds = {} of {}; give one of them",
+               timed->config.train.seconds, timed->name);
+  }
+}
+
 }  // namespace
 
-CompareResult compare(const CompareRequest& request) {
+CompareResult compare(const CompareRequest& asked) {
+  CompareRequest request = asked;
   check_names(request.configs);
   check_comparable(request.configs, "compare");
   check_families(request.configs);
+  if (request.budget > 0.0) {
+    check_budget(request);
+    set_steps_within(request.budget, request);
+  }
   return run_study({.kind = request.kind,
                     .title = request.title,
                     .about = request.about,

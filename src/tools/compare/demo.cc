@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <optional>
 
 #include "foundation/core/machine/log.h"
@@ -14,9 +12,9 @@
 #include "headroom/core/error.h"
 #include "tools/compare/figures/conclusions.h"
 #include "tools/compare/formatting.h"
+#include "tools/compare/run/plan.h"
 #include "training/cost/cost.h"
 #include "training/cost/match.h"
-#include "training/train/loop/step_time.h"
 
 namespace headroom::compare {
 namespace {
@@ -24,11 +22,6 @@ namespace {
 // The built-in corpus holds Python sources and C++ headers.
 const std::vector<std::string> kPrompts = {"def forward(self, input: Tensor) -> Tensor:\n    ",
                                            "#pragma once\n\nnamespace at {\n"};
-
-std::string matrices(const ComparedRun& run) {
-  return fmt::format("{} attention {} per layer", run.config.model.attention.n_heads,
-                     run.config.model.attention.n_heads == 1 ? "matrix" : "matrices");
-}
 
 // Returns a sentence with the matched sizes of the models, for the page and the terminal.
 std::string describe_sizes(const std::vector<NamedConfig>& configs) {
@@ -40,27 +33,6 @@ std::string describe_sizes(const std::vector<NamedConfig>& configs) {
   }
   return fmt::format("Sizes matched to {} by the SwitchHead papers' procedure: {}.", sizes.front(),
                      enumerated({sizes.begin() + 1, sizes.end()}));
-}
-
-// Returns a sentence on the perplexity that a dense model loses with fewer heads, or on the absence of a clear
-// difference, which is possible with models this small. Empty if a perplexity is not finite.
-std::string effect_of_heads(const ComparedRun& many, const ComparedRun& few) {
-  constexpr double kShows = 0.02;  // minimum relative difference in perplexity for a single seed, which has no interval
-  const double lost = few.headline() / many.headline() - 1.0;
-  if (!std::isfinite(lost)) {
-    return "";
-  }
-  const std::optional<Interval> difference = headline_difference(few, many);
-  if (difference ? difference->low > 0.0 : lost >= kShows) {
-    return fmt::format(" Among the dense models, the one with fewer heads is {:.1f}% higher{}.", 100.0 * lost,
-                       difference ? fmt::format(" (paired difference {})", interval_text(*difference)) : "");
-  }
-  return fmt::format(
-      " These models are too small to show what fewer heads cost a dense model ({} with {}, {} with {}{}); at 47 M "
-      "parameters the paper reports 12.73 with 2 and 12.31 with 10.",
-      plain_number(few.headline()), few.config.model.attention.n_heads, plain_number(many.headline()),
-      many.config.model.attention.n_heads,
-      difference ? fmt::format("; paired difference {}", interval_text(*difference)) : "");
 }
 
 }  // namespace
@@ -79,13 +51,17 @@ Conclusion conclude_demo(const std::vector<ComparedRun>& runs) {
     fail("demo: expected three runs, got {}", runs.size());
   }
   const ComparedRun &many = runs[0], &few = runs[1], &switchhead = runs[2];
-  return {fmt::format("With {}, SwitchHead has a validation perplexity of {}.", matrices(switchhead),
-                      plain_number(switchhead.headline())),
-          fmt::format("That is {}, which has {}, and {}, which has {}.", headline_comparison(switchhead, many),
-                      many.config.model.attention.n_heads, headline_comparison(switchhead, few),
-                      few.config.model.attention.n_heads) +
-              effect_of_heads(many, few) + seeds_caveat(runs),
-          cost_comparison(switchhead, many)};
+  const auto heads = [](const ComparedRun& run) { return run.config.model.attention.n_heads; };
+  const auto than = [&](const ComparedRun& run, const ComparedRun& dense) {
+    return headline_comparison(run, dense, fmt::format("dense with {}", heads(dense)));
+  };
+  return {
+      fmt::format("SwitchHead with {} attention {} per layer: validation perplexity {}, {} and {}.", heads(switchhead),
+                  heads(switchhead) == 1 ? "matrix" : "matrices", with_deviation(switchhead.over_seeds("perplexity")),
+                  than(switchhead, many), than(switchhead, few)),
+      fmt::format("Dense with {} is {}; the paper reports 12.73 with 2 and 12.31 with 10 at 47 M parameters. {}",
+                  heads(few), than(few, many), basis_of(runs)),
+      cost_comparison(switchhead, many)};
 }
 
 namespace {
@@ -118,42 +94,6 @@ CompareRequest lookup_request(const CompareRequest& demo, const std::vector<std:
   return request;
 }
 
-// Returns the seconds that training these configs with all seeds takes on this machine.
-double training_seconds(const CompareRequest& request) {
-  constexpr double kMeasuring = 2.0;
-  double seconds = 0.0;
-  for (const NamedConfig& named : request.configs) {
-    seconds += train::measure_step_time(named.config, request.cache, kMeasuring, "demo") *
-               static_cast<double>(named.config.train.steps * request.seeds);
-  }
-  return seconds;
-}
-
-// Sets the steps of the language models; an unfinished demo keeps the steps that it started with.
-void set_length(CompareRequest& request, const CompareRequest& lookups) {
-  constexpr double kWhole = 570.0, kFurther = 1.2;  // seconds; factor for validations, checkpoints and samples
-  constexpr std::int64_t kLeast = 300;
-  const std::filesystem::path begun = request.out / request.configs.front().name / "config.toml";
-  std::int64_t steps = request.configs.front().config.train.steps;
-  if (std::filesystem::exists(begun)) {
-    steps = train::read_run_config(begun.parent_path()).train.steps;
-  } else {
-    const auto start = std::chrono::steady_clock::now();
-    const double seconds = training_seconds(request), others = training_seconds(lookups);
-    // Measuring prepares the data.
-    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const double share = ((kWhole - spent) / kFurther - others) / seconds;
-    steps = std::clamp(static_cast<std::int64_t>(share * static_cast<double>(steps)), std::min(kLeast, steps), steps);
-    const double needed =
-        seconds * static_cast<double>(steps) / static_cast<double>(request.configs.front().config.train.steps);
-    log_info("{} of training for each of {} language models; about {} in all on this machine", counted(steps, "step"),
-             request.configs.size(), format_duration(spent + kFurther * (needed + others)));
-  }
-  for (NamedConfig& named : request.configs) {
-    train::set_steps(named.config.train, steps);
-  }
-}
-
 bool sets_steps(const std::vector<std::string>& overrides) {
   return std::ranges::any_of(overrides, [](const std::string& text) { return text.starts_with("train.steps="); });
 }
@@ -169,7 +109,7 @@ CompareResult demo(CompareRequest request, const std::vector<std::string>& overr
   request.kind = Kind::demo;
   log_info("{}", request.about);
   if (!sets_steps(overrides) && request.group->size() == 1) {
-    set_length(request, lookups);
+    set_steps_within(/*seconds=*/570.0, request, &lookups, /*least=*/300);
   }
   CompareResult result = compare(request);
   if (!result.interrupted && result.failure.empty()) {

@@ -70,6 +70,7 @@ struct CompareRequest {
   std::vector<std::string> test;     // files: test data for the compared runs; empty: none
   std::vector<std::string> prompts;  // for the sample texts; empty: the start of the validation data
   std::int64_t sample_tokens = 120;
+  double budget = 0.0;  // seconds for the whole comparison, which shortens the training; 0: no limit
   std::string title = "Comparison";
   std::string about;    // description of the comparison, shown on the page
   std::string command;  // the command line, shown on the page

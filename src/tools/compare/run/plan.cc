@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <utility>
 
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "training/train/loop/step_time.h"
+#include "training/train/record/run_folder.h"
 
 namespace headroom::compare {
 namespace {
@@ -148,6 +154,59 @@ Plan plan_sweep(const CompareRequest& request) {
     plan.models.push_back({describe(values), {with_values(request.configs.front(), request.out, values, "--vary")}});
   }
   return plan;
+}
+
+namespace {
+
+// Returns the seconds that training takes with all seeds and values, judging by first steps of `measuring` seconds.
+double training_seconds(const CompareRequest& request, double measuring) {
+  const Plan plan = plan_comparison(request);
+  double seconds = 0.0;
+  for (std::size_t i = 0; i < plan.models.size(); ++i) {
+    const config::Config& config = request.configs[i].config;
+    const auto runs = std::ssize(plan.models[i].choices) - 1 + plan.end_index();
+    seconds += config.train.steps == 0 ? 0.0
+                                       : train::measure_step_time(config, request.cache, measuring, plan.command) *
+                                             static_cast<double>(config.train.steps * runs);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+void set_steps_within(double seconds, CompareRequest& request, const CompareRequest* further, std::int64_t least) {
+  constexpr double kFurther = 1.2;  // factor for validations, checkpoints and samples
+  constexpr double kMeasuring = 2.0, kShare = 0.05;
+  const auto steps_of = [](const NamedConfig& named) { return named.config.train.steps; };
+  const auto longest = std::ranges::max_element(request.configs, {}, steps_of);
+  const auto place = static_cast<std::size_t>(longest - request.configs.begin());
+  const std::filesystem::path begun = plan_comparison(request).models[place].choices.front().folder / "config.toml";
+  const std::int64_t whole = longest->config.train.steps;
+  std::int64_t steps = whole;
+  if (std::filesystem::exists(begun)) {
+    steps = train::read_run_config(begun.parent_path()).train.steps;
+  } else if (whole > 0) {
+    const auto start = std::chrono::steady_clock::now();
+    const double measuring = std::min(kMeasuring, kShare * seconds / static_cast<double>(request.configs.size()));
+    const double all = kFurther * training_seconds(request, measuring);
+    const double others = further == nullptr ? 0.0 : kFurther * training_seconds(*further, measuring);
+    // Measuring prepares the data.
+    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() + others;
+    const double fits = std::floor((seconds - spent) / all * static_cast<double>(whole));
+    steps = std::clamp(static_cast<std::int64_t>(std::clamp(fits, 0.0, 1e15)), std::min(least, whole), whole);
+    const double needed = all / static_cast<double>(whole);  // for each step
+    if (steps < 1) {
+      user_error("compare: --budget: {} is too short: one step of every run takes {} with its preparation; give more",
+                 format_duration(seconds), format_duration(spent + needed));
+    }
+    log_info("up to {} of training for each of {} models; about {} in all on this machine", counted(steps, "step"),
+             request.configs.size(), format_duration(spent + needed * static_cast<double>(steps)));
+  }
+  for (NamedConfig& named : request.configs) {
+    const double share = static_cast<double>(steps) / static_cast<double>(std::max<std::int64_t>(whole, 1));
+    const std::int64_t own = std::llround(share * static_cast<double>(steps_of(named)));
+    train::set_steps(named.config.train, std::max(own, std::min<std::int64_t>(steps_of(named), 1)));
+  }
 }
 
 void check_seeds(const Plan& plan) {

@@ -50,6 +50,13 @@ struct Plan {
 Plan plan_comparison(const CompareRequest& request);
 Plan plan_sweep(const CompareRequest& request);  // one model per combination
 
+// Measures the first steps of each model and shortens the training of all by the same factor, so that the comparison
+// and `further`, which keeps its steps, take about `seconds` on this machine, with at least `least` steps of the
+// longest model. Logs the steps and the expected time. A comparison that has begun keeps its steps. Throws UserError if
+// one step of every run takes longer.
+void set_steps_within(double seconds, CompareRequest& request, const CompareRequest* further = nullptr,
+                      std::int64_t least = 0);
+
 // Throws UserError if the last seed of a run exceeds the maximum of train.seed.
 void check_seeds(const Plan& plan);
 
