@@ -75,6 +75,8 @@ def test_existing_runs_are_listed_and_compared(headroom, tmp_path):
     assert compared["report"] == str(runs / "overlay.html")
     assert [run["perplexity"] for run in compared["runs"]] == [run["perplexity"] for run in listed]
     assert "headroom report" in (runs / "overlay.html").read_text()
+    twice = headroom("report", runs / "one", runs / "one", "--json")
+    assert len(json.loads(twice.stdout)["runs"]) == 1 and "named twice" in twice.stderr
     assert headroom.json("report", runs, "--page", runs / "all.html")["runs"] == compared["runs"]
     (tmp_path / "mine.html").write_text("my own page")
     assert "mine.html" in headroom.refusal("report", runs / "one", runs / "two", "--page", tmp_path / "mine.html")

@@ -25,6 +25,12 @@ void print_findings(const compare::CompareResult& result, const Output& output) 
       output.text(sentence + "\n");
     }
   }
+  if (result.kind == compare::Kind::run) {
+    if (const auto& samples = result.runs.front().trained.front().log.samples; !samples.empty()) {
+      const compare::SampleText& last = samples.back();
+      output.text(fmt::format("Sample at step {}:\n{}{}\n", last.step, last.prompt, last.text));
+    }
+  }
 }
 
 int print(const compare::CompareResult& result, const Output& output) {
@@ -82,6 +88,7 @@ int run(const Compare& command, const EngineRequest& request) {
                                            : compare::load_families(command.families, changes);
   }
   job.seeds = command.seeds;
+  job.budget = command.budget;
   for (const std::string& text : command.tune) {
     job.variations.push_back(config::parse_variation(text, "compare: --tune"));
   }
@@ -107,7 +114,8 @@ int run(const Sweep& command, const EngineRequest& request) {
 }
 
 int run(const Report& command, const EngineRequest& request) {
-  std::vector<std::filesystem::path> folders(command.folders.begin(), command.folders.end());
+  std::vector<std::filesystem::path> folders =
+      compare::distinct_folders({command.folders.begin(), command.folders.end()});
   std::filesystem::path page = command.page;
   if (folders.size() > 1 && page.empty()) {
     page = (folders.front() / "x").lexically_normal().parent_path().parent_path() / "overlay.html";

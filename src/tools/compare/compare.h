@@ -19,11 +19,12 @@ inline constexpr const char* kLookupFolder = "lookups";  // in the demo's folder
 // seeds are compared, the seed that selects the values is not one of them, because the luck of a selected run would
 // make its model look better than it is. Runs with the same seed see the data in the same order. Finished runs in `out`
 // (with a result.json) are reused and unfinished ones resume from their newest checkpoint, so seeds and values can be
-// added later. A run that diverges sets the result's `failure`; during tuning, its values are only excluded. Families
-// are compared by the compute they need to reach a loss. Throws UserError for missing or invalid config names, for keys
-// and values that cannot be tuned, for runs that cannot be compared (different task, text or tokenizer), and for a
-// folder that contains a run of another configuration.
-CompareResult compare(const CompareRequest& request);
+// added later. With request.budget, all models are trained for fewer steps (set_steps_within()). A run that diverges
+// sets the result's `failure`; during tuning, its values are only excluded. Families are compared by the compute they
+// need to reach a loss. Throws UserError for missing or invalid config names, for keys and values that cannot be tuned,
+// for runs that cannot be compared (different task, text or tokenizer), and for a folder that contains a run of another
+// configuration.
+CompareResult compare(const CompareRequest& asked);
 
 // Trains the config with every combination of values: all with the first seed, then all with the second, and so on.
 // Reuses and resumes runs like compare(). The result is sorted, best first; diverged runs come last.
@@ -51,6 +52,9 @@ CompareResult report(const std::filesystem::path& folder, const std::filesystem:
 // Returns when training in the folder ends, or on Ctrl-C with `interrupted` set (after catch_interrupts()).
 CompareResult watch(const std::filesystem::path& folder);
 
+// Returns the folders without those that are named a second time, with a warning for each.
+std::vector<std::filesystem::path> distinct_folders(const std::vector<std::filesystem::path>& folders);
+
 // Compares existing runs, one per folder, without training or writing. Adds notes on unfinished runs and on missing
 // records. Throws UserError for a folder that is no run, and for runs whose figures cannot be compared.
 CompareResult overlay(const std::vector<std::filesystem::path>& folders, const std::string& command);
@@ -77,10 +81,9 @@ void write_page(CompareResult& result, const std::filesystem::path& file);
 // `train` for each seed), `<figure>_mean` and `<figure>_std` over the seeds, `difference` (paired difference of the
 // validation loss from the first model: mean, low, high; null for the first model and for a single seed),
 // `<headline>_difference`, `test_<figure>_mean` and `_std` (with test data; `test_<figure>` in each of the `seeds`),
-// `effective_speedup` (loss, ratio, low, high, extrapolated, compute and basis: "lengths" or "learning_curves"; null
-// for the first model and if unknown), `values` (of tuned or varied keys), `tried`, attention_macs, attention_memory,
-// executed, samples. Then `notes`, `conclusion` (all sentences as one text), `report`, and `scaling` if there are
-// families.
+// `effective_speedup` (of the training time: loss, ratio, low, high; `tokens`: the same of the tokens; null for the
+// first model and if unknown), `values` (of tuned or varied keys), `tried`, attention_macs, attention_memory, executed,
+// samples. Then `notes`, `conclusion` (all sentences as one text), `report`, and `scaling` if there are families.
 Json to_json(const CompareResult& result);
 
 // For each run of list_runs(): name, folder, the keys of `train`, the task's headline figure, steps_wanted, diverged;

@@ -35,6 +35,10 @@ std::string interval_text(const Interval& interval) {
                      format_decimal(interval.high, digits));
 }
 
+std::string difference_text(double difference) {
+  return format_decimal(difference, std::abs(difference) < 9.995 ? std::max(2, digits_for(difference)) : 1);
+}
+
 std::string ratio_text(double ratio) {
   return std::isfinite(ratio) ? fmt::format("{:.3g}x", ratio) : "not finite";
 }

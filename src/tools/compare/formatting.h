@@ -26,6 +26,9 @@ std::string with_deviation(const std::vector<double>& values);  // mean and samp
 // "-0.21 [-0.30, -0.12]", with two significant digits of the interval's half width.
 std::string interval_text(const Interval& interval);
 
+// "0.21", "30.1": at least two decimals below 10, and two significant digits.
+std::string difference_text(double difference);
+
 // Three significant digits and "x": "0.376x", "1x", "12.5x".
 std::string ratio_text(double ratio);
 

@@ -1,5 +1,6 @@
 #include "tools/compare/compare.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +14,9 @@
 #include "headroom/core/files.h"
 #include "headroom/store/open_model.h"
 #include "tools/compare/formatting.h"
+#include "tools/compare/run/plan.h"
 #include "training/train/loop/train.h"
+#include "training/train/record/writer.h"
 
 namespace headroom::compare {
 namespace compare_test {
@@ -25,6 +28,7 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
   CompareRequest r = request();
   for (NamedConfig& named : r.configs) {
     named.config.train.learning_rate = 0.01;  // better than guessing after six steps
+    named.config.train.batch_size = 64;
   }
   const CompareResult result = compare(r);
   ASSERT_EQ(result.runs.size(), 2u);
@@ -37,6 +41,11 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
     EXPECT_EQ(run.result().validation.size(), 3u);
     EXPECT_GT(run.headline(), 1.0);
     EXPECT_GT(run.result().peak_memory_bytes, 0);
+    EXPECT_GT(run.result().cpu_seconds, 0.0);
+    EXPECT_EQ(run.result().epochs,
+              6.0 / static_cast<double>(run.task().open(run.config, r.cache).training->distinct_batches()));
+    EXPECT_GE(run.result().epochs, 2.0);
+    EXPECT_NEAR(run.result().core_share, run.result().cpu_seconds / run.result().seconds / at::get_num_threads(), 1e-9);
     EXPECT_GT(run.attention_macs, 0);
     EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "result.json"));
     ASSERT_EQ(run.samples.size(), 1u);
@@ -49,7 +58,7 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
   const Json json = to_json(result);
   for (const char* key :
        {"name", "steps", "train_loss", "validation_loss", "tokens_per_second", "seconds", "peak_memory_bytes",
-        "parameters", "parameters_sha256", "attention_macs", "attention_memory"}) {
+        "parameters", "parameters_sha256", "attention_macs", "attention_memory", "cpu_seconds", "core_share"}) {
     EXPECT_TRUE(json.at("runs").at(1).contains(key)) << key;
   }
   EXPECT_TRUE(json.at("runs").at(0).at("executed").contains("step_macs"));
@@ -75,6 +84,37 @@ TEST_F(CompareTest, KeepsFinishedRunsAndResumesOthers) {
   // The first line holds a measured time, which training from scratch would change.
   const std::string first_line = metrics.substr(0, metrics.find('\n') + 1);
   EXPECT_EQ(read_text_file(one / "metrics.jsonl").substr(0, first_line.size()), first_line);
+}
+
+// A step takes milliseconds at most, so that a second is enough for all steps, but not for a million of them.
+TEST_F(CompareTest, ABudgetShortensAllModelsByTheSameFactor) {
+  CompareRequest r = request();
+  r.configs[0].config.train.steps = 2'000'000;
+  r.configs[1].config.train.steps = 1'000'000;
+  for (NamedConfig& named : r.configs) {
+    named.config.train.evaluate_every = 0;
+    named.config.train.checkpoint_every = 0;
+  }
+  CompareRequest shorter = r;
+  set_steps_within(4.0, shorter);
+  const std::int64_t steps = shorter.configs[0].config.train.steps;
+  EXPECT_TRUE(steps > 10 && steps < 200'000) << steps;
+  EXPECT_NEAR(static_cast<double>(shorter.configs[1].config.train.steps), static_cast<double>(steps) / 2.0, 0.5);
+  CompareRequest enough = request();
+  set_steps_within(600.0, enough);
+  EXPECT_EQ(enough.configs[0].config.train.steps, 6);
+  fs::create_directories(r.out / "four");  // a comparison that has begun keeps its steps
+  config::Config begun = r.configs[0].config;
+  begun.train.steps = 10;
+  train::write_config(begun, r.out / "four");
+  set_steps_within(4.0, r);
+  EXPECT_EQ(r.configs[0].config.train.steps, 10);
+  EXPECT_EQ(r.configs[1].config.train.steps, 5);
+  r.out = folder_ / "other";
+  r.budget = 1e-6;
+  EXPECT_HAS(refusal(r), "compare: --budget: 0.0 s is too short: one step of every run takes ");
+  r.configs[1].config.train.seconds = 3.0;
+  EXPECT_HAS(refusal(r), "compare: --budget: sets the steps, and so does train.seconds = 3 of one");
 }
 
 TEST_F(CompareTest, ContinuesAfterCtrlC) {
@@ -159,7 +199,7 @@ TEST_F(CompareTest, EachModelUsesItsOwnBestTunedValues) {
             "The best train.learning_rate, 0.01, is the largest value tried. A better one may lie beyond it.");
   const std::string page = read_text_file(two.report);
   EXPECT_HAS(page, "learning_rate 1e-06");
-  EXPECT_HAS(render_table(two), "learning_rate 0.01: ");
+  EXPECT_HAS(render_table(two), "learning_rate 0.01 ");
   const Json json = to_json(two).at("runs").at(0);
   EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
   EXPECT_EQ(json.at("tried").at(1).at("chosen"), true);
@@ -182,7 +222,7 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotSelected) {
     const CompareResult result = compare(r);
     EXPECT_EQ(result.runs[0].values[0].second, "0.001");
     EXPECT_TRUE(std::isnan(result.runs[0].tuning[0].headline));
-    EXPECT_HAS(render_table(result), "learning_rate 1e+30: diverged");
+    EXPECT_HAS(render_table(result), "learning_rate 1e+30  diverged");
     EXPECT_HAS(result.conclusion.back(), "chosen with seed 1, the one that is compared");
   }
   r.variations[0].values = {"1e30", "9e29"};
@@ -328,6 +368,8 @@ TEST_F(CompareTest, ExistingRunsAreComparedWithoutTraining) {
     one.config.train.learning_rate = 0.01;  // better than guessing after six steps
     train::train(one);
   }
+  EXPECT_EQ(distinct_folders({folder_ / "4", folder_ / "1", folder_ / "1" / ".." / "4", folder_ / "1"}),
+            (std::vector<fs::path>{folder_ / "4", folder_ / "1"}));
   const CompareResult result = overlay({folder_ / "4", folder_ / "1"}, "headroom report 4 1");
   ASSERT_EQ(result.runs.size(), 2u);
   EXPECT_EQ(result.runs[1].name, "1");

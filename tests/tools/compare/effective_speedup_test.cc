@@ -1,6 +1,5 @@
 #include "tools/compare/figures/effective_speedup.h"
 
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +8,6 @@
 
 #include "example.h"
 #include "tools/compare/figures/conclusions.h"
-#include "training/cost/cost.h"
 
 namespace headroom::compare {
 namespace effective_speedup_test {
@@ -17,13 +15,12 @@ namespace effective_speedup_test {
 using testing::example_result;
 using testing::example_run;
 
-using Points = std::vector<std::pair<double, double>>;  // seconds and loss
-using Basis = EffectiveSpeedups::Basis;
+using Points = std::vector<std::pair<double, double>>;  // seconds, at 100 steps each, and loss
 
 std::vector<train::ValidationPoint> validations(const Points& points) {
   std::vector<train::ValidationPoint> all;
   for (const auto& [seconds, loss] : points) {
-    all.push_back({.step = static_cast<std::int64_t>(10.0 * seconds), .seconds = seconds, .figures = {{"loss", loss}}});
+    all.push_back({.step = std::lround(100.0 * seconds), .seconds = seconds, .figures = {{"loss", loss}}});
   }
   return all;
 }
@@ -33,8 +30,13 @@ ComparedRun run_of(const std::string& name, const std::vector<Points>& curves) {
   ComparedRun run = example_run(name, 10.0);
   run.trained.resize(curves.size(), run.trained.front());
   for (std::size_t seed = 0; seed < curves.size(); ++seed) {
-    run.trained[seed].result.validation = validations(curves[seed]);
-    for (train::ValidationPoint& point : run.trained[seed].result.validation) {
+    train::TrainResult& result = run.trained[seed].result;
+    result.validation = validations(curves[seed]);
+    if (!curves[seed].empty()) {
+      result.seconds = curves[seed].back().first;
+      result.steps = run.config.train.steps = std::lround(100.0 * result.seconds);
+    }
+    for (train::ValidationPoint& point : result.validation) {
       tasks::complete(point.figures, run.task().figures());
     }
   }
@@ -47,7 +49,7 @@ const Points kFast = {{1.0, 4.0}, {2.0, 2.0}, {4.0, 1.0}};  // loss = 4 / second
 // By hand: kSlow ends at a loss of 3 after 4 s; kFast has it after 4/3 s.
 TEST(EffectiveSpeedup, IsTheTimeToTheHigherOfTheLastLosses) {
   const EffectiveSpeedups faster = effective_speedups({run_of("slow", {kSlow}), run_of("fast", {kFast})});
-  EXPECT_EQ(faster.basis, Basis::curves);
+  EXPECT_NEAR(faster.of_runs.at(1).value().tokens.ratio, 3.0, 1e-12);
   EXPECT_FALSE(faster.of_runs.at(0));
   EXPECT_NEAR(faster.of_runs.at(1).value().time.ratio, 3.0, 1e-12);
   EXPECT_NEAR(faster.of_runs[1]->time.loss, 3.0, 1e-12);
@@ -135,50 +137,22 @@ TEST(EffectiveSpeedup, IsNotGivenForModelsAtChance) {
 // Below the loss of guessing, but flat: 0.5 after 4 s, and less than 2 x 0.003 above that after 1 s.
 TEST(EffectiveSpeedup, IsNotGivenIfTheErrorsHideTheTime) {
   const Points flat = {{1.0, 0.504}, {2.0, 0.502}, {4.0, 0.500}}, falls = {{1.0, 0.64}, {2.0, 0.56}, {4.0, 0.500}};
-  EXPECT_HAS(effective_speedups({two_classes("falls", falls, 0.003), two_classes("flat", flat, 0.003)}).reason,
-             "the time in which flat reaches a loss of 0.5000 is uncertain by more than a factor of 2");
-  EXPECT_EQ(effective_speedups({two_classes("falls", falls, 0.003), two_classes("flat", flat, 0.0)}).basis,
-            Basis::curves)
-      << "without errors";
+  EXPECT_HAS(
+      effective_speedups({two_classes("falls", falls, 0.003), two_classes("flat", flat, 0.003)}).reason,
+      "the errors of the losses of flat leave the time to a loss of 0.5000 uncertain by more than a factor of 2");
+  EXPECT_EQ(effective_speedups({two_classes("falls", falls, 0.003), two_classes("flat", flat, 0.0)}).reason, "");
 }
 
-// The first model's lengths are on loss = 20 C^-0.05 and take 1 s for each unit of C; the other model has the loss of
-// 2 C after C and 1.5 s for each unit. So the first model needs 2 times the compute and 2 / 1.5 times the time.
-TEST(EffectiveSpeedup, OfSeveralLengthsIsReadFromTheirLine) {
-  constexpr PowerLaw kLaw{.coefficient = 20.0, .exponent = 0.05};
-  const auto trained_for = [&](ComparedRun run, std::int64_t steps, double factor, double seconds) {
-    run.config.train.steps = steps;
-    const double flops = cost::training_flops(run.config).value();
-    run.trained[0].result.steps = steps;
-    run.trained[0].result.seconds = seconds * flops;
-    run.trained[0].result.validation = validations({{1.0, kLaw.loss(factor * flops)}});
-    return run;
-  };
-  const ComparedRun plain = run_of("base", {{}});
-  ComparedRun other = run_of("other", {{}});
-  other.config.model.attention.n_heads = 4;
-  const std::vector<ComparedRun> runs = {trained_for(plain, 100, 1.0, 1.0), trained_for(other, 200, 2.0, 1.5),
-                                         trained_for(run_of("longer", {{}}), 1000, 1.0, 1.0)};
-  const EffectiveSpeedups speedups = effective_speedups(runs);
-  EXPECT_EQ(speedups.basis, Basis::lengths);
-  EXPECT_EQ(speedups.lengths, (std::vector<std::string>{"base", "longer"}));
-  EXPECT_NEAR(speedups.of_runs.at(1).value().compute.value().ratio, 2.0, 1e-9);
-  EXPECT_NEAR(speedups.of_runs[1]->time.ratio, 2.0 / 1.5, 1e-9);
-  EXPECT_FALSE(speedups.of_runs[1]->time.extrapolated);
-  EXPECT_FALSE(speedups.of_runs.at(2)) << "is the first model";
-  const Conclusion sentences = conclude_speedups(runs, speedups);
-  EXPECT_HAS(sentences.at(0), "1.33 times (compute: 2.00 times) the training time of other");
-  EXPECT_HAS(sentences.at(1), "base and longer");
-
-  std::vector<ComparedRun> unfinished = runs;
-  unfinished[2].trained[0].result.steps = 999;
-  EXPECT_NE(effective_speedups(unfinished).basis, Basis::lengths);
-
-  std::vector<ComparedRun> timed = runs;  // their numbers of steps differ by chance
-  for (ComparedRun& run : timed) {
-    run.config.train.seconds = 60.0;
-  }
-  EXPECT_NE(effective_speedups(timed).basis, Basis::lengths);
+// A model of half the speed needs twice the time for the same tokens, whatever the seconds of its validations are: all
+// times are shares of the training time.
+TEST(EffectiveSpeedup, RatiosOfTimesFollowFromTheTrainingTimes) {
+  ComparedRun slow = run_of("slow", {kSlow}), fast = run_of("fast", {kFast});
+  fast.trained[0].result.seconds *= 2.0;
+  const EffectiveSpeedups speedups = effective_speedups({slow, fast});
+  EXPECT_NEAR(speedups.of_runs.at(1).value().tokens.ratio, 3.0, 1e-12);
+  EXPECT_NEAR(speedups.of_runs[1]->time.ratio, 1.5, 1e-12);
+  EXPECT_HAS(conclude_speedups({slow, fast}, speedups).at(0),
+             "slow needs 3.00 times the tokens and 1.50 times the training time of fast.");
 }
 
 TEST(EffectiveSpeedup, IsInTheTableOnThePageAndInJson) {
@@ -186,16 +160,15 @@ TEST(EffectiveSpeedup, IsInTheTableOnThePageAndInJson) {
   add_speedups(result);
   EXPECT_HAS(render_table(result), "3.00 [3.00, 3.00]");
   EXPECT_HAS(page_of(result).dump(), "\"name\":\"speedup\"");
-  EXPECT_HAS(page_of(result).dump(), "Effective speedup:");
-  EXPECT_HAS(fmt::format("{}", fmt::join(result.conclusion, " ")), "slow needs 3.00 [3.00, 3.00] times");
+  EXPECT_HAS(page_of(result).dump(), "effective speedup: in training time");
   const Json json = to_json(result).at("runs");
   EXPECT_TRUE(json.at(0).at("effective_speedup").is_null());
   EXPECT_NEAR(json.at(1).at("effective_speedup").at("ratio").get<double>(), 3.0, 1e-9);
-  EXPECT_EQ(json.at(1).at("effective_speedup").at("basis"), "learning_curves");
+  EXPECT_NEAR(json.at(1).at("effective_speedup").at("tokens").at("ratio").get<double>(), 3.0, 1e-9);
   result.kind = Kind::sweep;
   result.speedups = {};
   add_speedups(result);
-  EXPECT_EQ(result.speedups.basis, Basis::none);
+  EXPECT_TRUE(result.speedups.of_runs.empty());
 }
 
 }  // namespace effective_speedup_test

@@ -90,9 +90,10 @@ TEST(ComparePage, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
   EXPECT_EQ(chart_of(page, "Difference from a").at("rows").size(), 1u);
   EXPECT_TRUE(chart_of(page, "Quality against attention MACs").at("points").at(1).contains("interval"));
   EXPECT_HAS(page.dump(), "7.10 \u00b1 0.14");
+  EXPECT_TRUE(has_row(page, {"learning_rate 0.001", "7.00 \u2605", "7.00 \u2605"}));
   EXPECT_TRUE(has_row(page, {"learning_rate 1e+30", "diverged", "diverged"}))
       << "a line a combination, a column a model";
-  EXPECT_HAS(page.dump(), "1 and 2, for parameters");
+  EXPECT_HAS(page.dump(), "1; 2, for parameters");
   const Json columns = blocks_of(page, "table").at(0).at("table").at("columns");
   EXPECT_EQ(columns.size(), 7u) << "costs are only in the cost table, so that the result table fits the page";
 }
@@ -118,12 +119,35 @@ TEST(ComparePage, ShowsLossesExpertsAndQualityAgainstCost) {
   EXPECT_FALSE(block_of(page, "figure", "Quality against MACs of a training step").is_null());
 }
 
+// 6 of 8 and 8 of 8 answers: Student's interval of their mean, 0.875 -/+ 12.7 * 0.125, is cut to what can be.
+TEST(ComparePage, AnAccuracyHasALinearAxisAndAnIntervalWithinItsBounds) {
+  CompareResult result;
+  result.runs = {example_seeds("a", {7.0, 7.0}), example_seeds("b", {7.0, 7.0}, 400)};
+  for (ComparedRun& run : result.runs) {
+    run.config.model.kind = config::ModelKind::classifier;
+    run.config.model.n_classes = 4;
+    for (std::size_t seed = 0; seed < 2; ++seed) {
+      run.trained[seed].result.validation = {
+          {.step = 50, .figures = {{"loss", 1.0}, {"accuracy", 0.5}}},
+          {.step = 100, .figures = {{"loss", 0.5}, {"accuracy", 0.75 + 0.25 * seed}}}};
+    }
+  }
+  const Json page = page_of(result), scatter = chart_of(page, "Quality against attention MACs");
+  EXPECT_EQ(scatter.at("bounds"), Json::parse("[0.0, 1.0]"));
+  EXPECT_EQ(scatter.at("points").at(0).at("interval"), Json::parse("[0.0, 1.0]"));
+  EXPECT_EQ(chart_of(page, "Validation accuracy over steps").at("bounds"), Json::parse("[0.0, 1.0]"));
+  EXPECT_EQ(page.dump().find("better; logarithmic"), std::string::npos);
+  EXPECT_TRUE(chart_of(page_of(example()), "Quality against attention MACs").at("bounds").is_null());
+}
+
 TEST(ComparePage, ShowsHowConfigsDiffer) {
   CompareResult result = example();
   result.runs[1].config.model.attention.n_heads = 3;
   const Json page = page_of(result);
   EXPECT_TRUE(has_row(page, {"model.attention.n_heads", "8", "3"}));
   EXPECT_FALSE(has_row(page, {"model.d_model", "256", "256"}));
+  result.runs[1].config.train.precision = config::Precision::bf16;  // what "auto" has set
+  EXPECT_EQ(page_of(result).dump().find("train.precision\",\""), std::string::npos);
   EXPECT_TRUE(std::regex_search(page.dump(), std::regex("made 20[0-9][0-9]-[0-9-]+ [0-9:]+ UTC by headroom 0.")));
 }
 

@@ -1,6 +1,5 @@
 #include "tools/compare/figures/scaling.h"
 
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -252,13 +251,11 @@ TEST(Scaling, IsShownInWordsTableJsonAndOnThePage) {
   EXPECT_NEAR(result.scaling[1].saving.value().ratio, 2.0, 1e-9);
   EXPECT_NEAR(result.scaling[1].saving->low.value(), 2.0, 1e-9) << "all seeds agree";
   result.conclusion = conclude_scaling(result.scaling);
-  const std::string words = fmt::format("{}", fmt::join(result.conclusion, "\n"));
-  EXPECT_HAS(words, "dense needs 2.00 [2.00, 2.00] times the compute of a<b");
-  EXPECT_HAS(words, "a<b_1000, extrapolated");
-  EXPECT_HAS(words, "3 seeds");
+  EXPECT_HAS(result.conclusion.at(0), "dense needs 2.00 [2.00, 2.00] times the compute of a<b");
   const std::string table = render_scaling(result);
-  EXPECT_EQ(std::ranges::count(table, '\n'), 8) << table;
+  EXPECT_EQ(std::ranges::count(table, '\n'), 17) << "two blocks: " << table;
   EXPECT_HAS(table, "dense needs");
+  EXPECT_HAS(table, "2.00 [2.00, 2.00] extrapolated");
   const Json json = to_json(result);
   const Json& family = json.at("scaling").at(1);
   EXPECT_EQ(family.at("family"), "a<b");

@@ -7,9 +7,11 @@
 #include <optional>
 #include <utility>
 
+#include "data/text/text.h"
 #include "effective_speedup.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "scaling.h"
 #include "tools/compare/formatting.h"
 
@@ -21,13 +23,15 @@ struct Cost {
   double own, other;
 };
 
+// Those that do not depend on the machine come first.
 std::vector<Cost> costs_of(const ComparedRun& run, const ComparedRun& other) {
   const auto number = [](std::int64_t count) { return static_cast<double>(count); };
   return {{"attention MACs", number(run.attention_macs), number(other.attention_macs)},
           {"attention memory", number(run.attention_memory), number(other.attention_memory)},
+          {"MACs of a training step", run.step_macs(), other.step_macs()},
+          {"parameters", number(run.result().parameters), number(other.result().parameters)},
           {"training time", run.mean_seconds(), other.mean_seconds()},
-          {"peak memory", run.peak_memory_bytes(), other.peak_memory_bytes()},
-          {"parameters", number(run.result().parameters), number(other.result().parameters)}};
+          {"peak memory", run.peak_memory_bytes(), other.peak_memory_bytes()}};
 }
 
 // Returns a warning to append to a sentence if the number of seeds is too small for a useful interval; else empty.
@@ -44,45 +48,70 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
 }
 
 std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called) {
-  called = called.empty() ? other.name : called;
-  const double percent = 100.0 * (run.headline() / other.headline() - 1.0);
-  std::string than = fmt::format("{} ({})", called, plain_number(other.headline()));
-  if (!std::isfinite(percent) && !std::isfinite(run.headline() - other.headline())) {
-    return "not comparable with " + than;
+  constexpr double kSame = 0.0005;  // relative difference that is too small to report without an interval
+  const std::string than = fmt::format("{} ({}", called.empty() ? other.name : called, plain_number(other.headline()));
+  const double difference = run.headline() - other.headline();
+  if (!std::isfinite(difference)) {
+    return fmt::format("not comparable with {})", than);
   }
-  const std::optional<Interval> difference = headline_difference(run, other);
-  if (difference) {
-    than = fmt::format("{} ({}; paired difference {}{})", called, plain_number(other.headline()),
-                       interval_text(*difference), difference->excludes_zero() ? "" : ", which includes zero");
-    if (!difference->excludes_zero()) {
-      return "not significantly different from " + than;
-    }
-  } else if (run.headline() == other.headline() || std::abs(percent) < 0.05) {
-    return "the same as " + than;
+  const std::optional<Interval> paired = headline_difference(run, other);
+  if (paired && !paired->excludes_zero()) {
+    return fmt::format("not significantly different from {}; paired difference {}, which includes zero)", than,
+                       interval_text(*paired));
   }
-  const char* direction = run.headline() < other.headline() ? "lower" : "higher";
-  if (!std::isfinite(percent)) {
-    return fmt::format("{} than {}", direction, than);  // the other figure is 0
+  if (!paired && std::abs(difference) <= kSame * std::abs(other.headline())) {
+    return fmt::format("the same as {})", than);
   }
-  const bool tiny = std::abs(percent) < 0.05;
-  return fmt::format("{} {} than {}", tiny ? "less than 0.1%" : fmt::format("{:.1f}%", std::abs(percent)), direction,
-                     than);
+  const bool below = difference < 0.0;
+  return fmt::format("{} {} {})",
+                     !paired ? difference_text(std::abs(difference))
+                     : below ? interval_text({.mean = -paired->mean, .low = -paired->high, .high = -paired->low})
+                             : interval_text(*paired),
+                     below ? "below" : "above", than);
 }
 
-std::string seeds_caveat(const std::vector<ComparedRun>& runs, std::string_view what) {
-  if (runs.size() < 2) {
-    return "";
+namespace {
+
+// Returns "0.0005" or, of several values, "0.0005 to 0.001".
+template <class Value>
+std::string range_text(const std::vector<ComparedRun>& runs, const Value& value) {
+  const auto text = [](double number) { return number < 1.0 ? fmt::format("{:.3g}", number) : short_number(number); };
+  const auto [low, high] = std::ranges::minmax(transformed(runs, value));
+  return text(low) == text(high) ? text(low) : fmt::format("{} to {}", text(low), text(high));
+}
+
+}  // namespace
+
+std::string conditions_of(const std::vector<ComparedRun>& runs) {
+  const ComparedRun& first = runs.front();
+  const bool chosen =
+      std::ranges::any_of(first.values, [](const auto& value) { return value.first == "train.learning_rate"; });
+  const auto epochs = [](const ComparedRun& run) { return run.result().epochs; };
+  std::vector<std::string> parts = {
+      fmt::format("learning rate {} ({})",
+                  range_text(runs, [](const ComparedRun& run) { return run.config.train.learning_rate; }),
+                  !chosen                ? "not tuned"
+                  : first.tuning.empty() ? "varied"
+                                         : "tuned"),
+      range_text(runs, [](const ComparedRun& run) {
+        return run.tokens() / std::max(1.0, static_cast<double>(run.result().parameters));
+      }) + " tokens per parameter"};
+  if (std::ranges::max(transformed(runs, epochs)) > 1.0) {
+    parts.push_back(range_text(runs, epochs) + " epochs");
   }
-  const auto fewer = [](const ComparedRun& a, const ComparedRun& b) { return a.trained.size() < b.trained.size(); };
-  const auto [fewest, most] = std::ranges::minmax_element(runs, fewer);
-  if (fewest->trained.size() < 2) {
-    return fmt::format(
-        " {} trained once: without an interval, a difference may be chance.",
-        most->trained.size() < 2 ? fmt::format("Each {} was", what) : fmt::format("Some {}s were", what));
-  }
-  return fmt::format(" Each {} was trained with {}{} seeds; figures are means, brackets 95% intervals.{}", what,
-                     fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size(),
-                     two_seeds_caveat(fewest->trained.size()));
+  return enumerated(parts);
+}
+
+std::string basis_of(const std::vector<ComparedRun>& runs) {
+  const auto [fewest, most] =
+      std::ranges::minmax(transformed(runs, [](const auto& run) { return run.trained.size(); }));
+  return fmt::format(
+      "Measured with {}, {}: {}.{}", conditions_of(runs),
+      most == 1        ? "one seed each"
+      : fewest == most ? fmt::format("{} seeds each", most)
+                       : fmt::format("{} to {} seeds", fewest, most),
+      fewest == 1 ? "without an interval, a difference may be chance" : "figures are means, brackets 95% intervals",
+      two_seeds_caveat(fewest));
 }
 
 std::string cost_comparison(const ComparedRun& run, const ComparedRun& other) {
@@ -110,30 +139,15 @@ Conclusion conclude_sweep(const std::vector<ComparedRun>& runs) {
   const ComparedRun& best = runs.front();
   const tasks::FigureKind& kind = best.headline_kind();
   const std::vector<double> values = best.over_seeds(kind.name);
-  Conclusion points = {fmt::format("{} has the best{} validation {} of {} combinations, {}.", best.name,
-                                   values.size() < 2 ? "" : " mean", kind.words, runs.size(), with_deviation(values))};
-  if (runs.size() > 1 && runs[1].has_figure()) {
-    points.push_back(fmt::format("{} follows with {}, {}.{}", runs[1].name, plain_number(runs[1].headline()),
-                                 headline_comparison(runs[1], best, "the best"), seeds_caveat(runs, "combination")));
+  std::string headline = fmt::format("{} has the best{} validation {} of {} combinations, {}", best.name,
+                                     values.size() < 2 ? "" : " mean", kind.words, runs.size(), with_deviation(values));
+  if (runs.size() < 2 || !runs[1].has_figure()) {
+    return {headline + "."};
   }
-  return points;
+  return {fmt::format("{}, {}.", headline, headline_comparison(best, runs[1])), basis_of(runs)};
 }
 
 namespace {
-
-// Training time, speed and memory; empty if unknown.
-std::string effort_sentence(const ComparedRun& run) {
-  const bool finished = run.result().steps >= run.config.train.steps;
-  const double seconds = run.mean_seconds();
-  const double speed = run.tokens_per_second();
-  if (!(seconds > 0.0) || !(speed > 0.0)) {
-    return "";
-  }
-  const double peak = run.peak_memory_bytes();
-  return fmt::format("{} {} of training at {} tokens per second{}.", finished ? "It took" : "So far, it took",
-                     format_duration(seconds), short_number(speed),
-                     peak > 0.0 ? " and at most " + format_bytes(peak) + " of memory" : "");
-}
 
 // The best validation if it is not the last one; else empty. Validations of another part of the data do not count.
 std::string earlier_best(const ComparedRun& run) {
@@ -149,6 +163,13 @@ std::string earlier_best(const ComparedRun& run) {
     }
   }
   return text;
+}
+
+// Returns "It was trained on a.txt and validated on b.txt, with learning rate 0.001 (not tuned) and ..."
+std::string training_sentence(const ComparedRun& run) {
+  return fmt::format("It was trained on {} and validated on {}, with {}.",
+                     data::corpus_name(run.config.data, data::Split::train),
+                     data::corpus_name(run.config.data, data::Split::validation), conditions_of({run}));
 }
 
 Conclusion conclude_single(const ComparedRun& run) {
@@ -171,11 +192,10 @@ Conclusion conclude_single(const ComparedRun& run) {
     points.push_back(fmt::format("{} has a validation {} of {}{}{} after {}.", run.name, kind.words,
                                  with_deviation(values), seeds, best, after));
   }
-  for (const std::string& more : {earlier_best(run), effort_sentence(run)}) {
-    if (!more.empty()) {
-      points.push_back(more);
-    }
+  if (std::string earlier = earlier_best(run); !earlier.empty()) {
+    points.push_back(std::move(earlier));
   }
+  points.push_back(training_sentence(run));
   return points;
 }
 
@@ -208,26 +228,25 @@ Conclusion conclude(const std::vector<ComparedRun>& runs) {
   if (!best.has_figure()) {
     return {"No model reached a finite figure."};
   }
-  const std::vector<double> values = best.over_seeds(kind.name);
-  Conclusion points = {fmt::format("{} has the best{} validation {}, {}.{}", best.name,
-                                   values.size() < 2 ? "" : " mean", kind.words, with_deviation(values),
-                                   without_figure(runs))};
   // Compare the best run with the first one or, if the first is best, with the runner-up.
-  const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
-  if (!first.has_figure() || !other.has_figure()) {
-    points.back() += seeds_caveat(runs);
-    return points;
+  const bool leads = &best == &first;
+  const ComparedRun& other = leads ? *std::min_element(runs.begin() + 1, runs.end(), better) : first;
+  const bool comparable = other.has_figure();
+  const std::vector<double> values = best.over_seeds(kind.name);
+  Conclusion points = {fmt::format("{} has the best{} validation {}, {}{}.{}", best.name,
+                                   values.size() < 2 ? "" : " mean", kind.words, with_deviation(values),
+                                   comparable ? ", " + headline_comparison(best, other) : "", without_figure(runs)),
+                       basis_of(runs)};
+  if (comparable) {
+    points.push_back(cost_comparison(leads ? other : best, first));
   }
-  points.push_back(&best == &first ? fmt::format("{} follows with {}, {}.", other.name, plain_number(other.headline()),
-                                                 headline_comparison(other, first))
-                                   : fmt::format("That is {}.", headline_comparison(best, first)));
-  points.back() += seeds_caveat(runs);
-  points.push_back(cost_comparison(other, first));
   return points;
 }
 
 void add_speedups(CompareResult& result) {
-  if (result.kind != Kind::comparison || !result.scaling.empty()) {
+  // Of models that are judged by another figure than their loss, a time to the same loss says little.
+  if (result.kind != Kind::comparison || !result.scaling.empty() || result.runs.empty() ||
+      result.runs.front().headline_kind().is_bounded()) {
     return;
   }
   result.speedups = effective_speedups(result.runs);
@@ -240,17 +259,6 @@ void add_speedups(CompareResult& result) {
 }
 
 namespace {
-
-// Returns the number of seeds that every model of the families has at least.
-std::size_t fewest_seeds(const Scaling& scaling) {
-  std::size_t seeds = SIZE_MAX;
-  for (const ScaledFamily& family : scaling) {
-    for (const ScaledModel& model : family.models) {
-      seeds = std::min(seeds, model.losses.size());
-    }
-  }
-  return seeds;
-}
 
 constexpr const char* kShowsNothing = "; the interval includes 1, so no difference is shown";
 
@@ -269,20 +277,6 @@ std::string speed_sentence(const ScaledFamily& family, const ScaledFamily& first
                      saving_text(*family.speedup), family.name, family.speedup->includes_one() ? kShowsNothing : "");
 }
 
-// Returns "To match the models of dcmha, dense needs 1.25 (small) and 1.40 (large, extrapolated) times their compute."
-std::string models_sentence(const ScaledFamily& family, const ScaledFamily& first) {
-  std::vector<std::string> models;
-  for (const ScaledModel& model : family.models) {
-    if (model.saving) {
-      models.push_back(fmt::format("{} ({}{})", saving_text(*model.saving), model.name,
-                                   model.saving->extrapolated ? ", extrapolated" : ""));
-    }
-  }
-  return models.empty() ? ""
-                        : fmt::format("To match the models of {}, {} needs {} times their compute.", family.name,
-                                      first.name, enumerated(models));
-}
-
 // Returns "The losses are fitted by 27.1 FLOPs^-0.061 (dense, 3 sizes, at most 0.3% off) and ..."
 std::string lines_sentence(const Scaling& scaling) {
   std::vector<std::string> lines;
@@ -296,15 +290,6 @@ std::string lines_sentence(const Scaling& scaling) {
     }
   }
   return lines.empty() ? "" : fmt::format("The losses are fitted by {}.", enumerated(lines));
-}
-
-std::string seeds_sentence(std::size_t seeds) {
-  if (seeds < 2) {
-    return "Each model was trained once: without an interval, a difference may be chance.";
-  }
-  return fmt::format(
-      "Each model was trained with {} seeds; brackets are 95% intervals over the seeds, not over other sizes.{}", seeds,
-      two_seeds_caveat(seeds));
 }
 
 }  // namespace
@@ -330,13 +315,10 @@ Conclusion conclude_scaling(const Scaling& scaling) {
   for (const ScaledFamily& family : scaling) {
     if (!family.unfitted.empty()) {
       points.push_back(family.unfitted);
-    } else if (std::string models = models_sentence(family, scaling.front()); !models.empty()) {
-      points.push_back(std::move(models));
     }
   }
   if (std::string lines = lines_sentence(scaling); !lines.empty()) {
     points.push_back(std::move(lines));
-    points.push_back(seeds_sentence(fewest_seeds(scaling)));
   }
   return points;
 }

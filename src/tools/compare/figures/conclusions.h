@@ -33,17 +33,24 @@ void add_speedups(CompareResult& result);
 // Returns the paired difference of the headline figure over the seeds; nullopt if either run has fewer than two.
 std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other);
 
-// Compares the headline figures: "2.8% lower than dense_h8 (7.58)", "3.1% higher than ...", "the same as ...". With
-// several seeds: "2.8% lower than dense_h8 (7.58; paired difference -0.21 [-0.30, -0.12])", or "not significantly
-// different from ..." if the interval includes zero. `called` replaces the other's name.
+// Compares the headline figures: "0.21 below dense_h8 (7.58)", "0.23 above ...", "the same as ...". With several seeds:
+// "0.21 [0.12, 0.30] below dense_h8 (7.58)", or "not significantly different from ..." if the interval of the paired
+// difference includes zero. `called` replaces the other's name.
 std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called = {});
 
-// Returns the final sentences of a conclusion about several runs: the number of seeds and what it means. Empty for one
-// run.
-std::string seeds_caveat(const std::vector<ComparedRun>& runs, std::string_view what = "model");
+// Returns "learning rate 0.001 (not tuned), 12.3 tokens per parameter and 3.1 epochs"; without epochs if the data was
+// not read more than once.
+std::string conditions_of(const std::vector<ComparedRun>& runs);
+
+// Returns a sentence with what a conclusion about the runs rests on: conditions_of() and the number of seeds.
+std::string basis_of(const std::vector<ComparedRun>& runs);
+
+// Returns sentences on runs whose times other work on the machine has distorted: unequal shares of the cores, and
+// speeds unlike those of their first steps.
+std::vector<std::string> load_notes(const std::vector<ComparedRun>& runs);
 
 // Returns "switchhead takes 0.38 times the attention MACs and 1.20 times the training time of dense; no difference in
-// attention memory, peak memory and parameters."
+// parameters and peak memory."
 std::string cost_comparison(const ComparedRun& run, const ComparedRun& other);
 
 }  // namespace headroom::compare

@@ -1,4 +1,5 @@
-// Effective speedup: how many times as long the first model of a comparison trains for the same loss as another model.
+// Effective speedup: how many times as long the first model of a comparison trains for the same loss as another model,
+// and on how many times the tokens. All times are shares of a run's training time.
 #pragma once
 
 #include <optional>
@@ -12,33 +13,20 @@ namespace headroom::compare {
 struct ComparedRun;
 
 struct EffectiveSpeedups {
-  enum class Basis {
-    none,
-    // A power law through several lengths of the first model gives its compute and, through its measured times, its
-    // training time for the final loss of another model, as for families of sizes (scaling.h).
-    lengths,
-    // The learning curves give the training time of both models to the higher of their two last losses: of the model
-    // that is behind, all of it, and of the other, the time at which its curve crosses that loss. The learning rate of
-    // the model ahead has not decayed there, so it could have reached the loss sooner: ratios are too close to 1.
-    curves,
-  };
   // Of one run. Above 1: the first model needs more.
   struct Speedup {
-    Saving time;
-    std::optional<Saving> compute = {};  // only for `lengths`
+    Saving tokens, time;
   };
-
-  Basis basis = Basis::none;
-  std::vector<std::optional<Speedup>> of_runs = {};  // one per run; not set for the first model and if unknown
-  std::vector<std::string> lengths = {};             // names of the first model's runs
+  std::vector<std::optional<Speedup>> of_runs = {};  // one per run, or none; not set for the first model and if unknown
   std::string reason = {};                           // a sentence; empty unless a speedup cannot be given
 };
 
-// `lengths` if the runs contain the first model with at least two amounts of training compute, which differ in
-// train.steps, train.warmup_steps and train.learning_rate only; otherwise `curves`.
+// The learning curves give the steps of both models to the higher of their two last losses: of the model that is
+// behind, all of them, and of the other, those at which its curve crosses that loss. The learning rate of the model
+// ahead has not decayed there, so it could have reached the loss sooner: ratios are too close to 1.
 EffectiveSpeedups effective_speedups(const std::vector<ComparedRun>& runs);
 
-// Returns sentences that give the speedups and how they were found; none for Basis::none.
+// Returns sentences that give the speedups and how they were found; none if there are none.
 Conclusion conclude_speedups(const std::vector<ComparedRun>& runs, const EffectiveSpeedups& speedups);
 
 }  // namespace headroom::compare

@@ -54,7 +54,10 @@ struct ComparedRun {
   bool has_figure() const;  // headline() is finite: every seed was validated and none diverged
   // compares headline(); a run with a figure is better than one without
   bool better_than(const ComparedRun& other) const;
-  double mean_seconds() const;  // training time, over the seeds
+  double tokens() const;                                                 // training tokens of the first seed
+  double step_macs() const { return executed.value("step_macs", 0.0); }  // multiply-accumulates
+  double mean_seconds() const;                                           // training time, over the seeds
+  double core_share() const;                                             // mean over the seeds; 0: unknown
   // Training tokens of all seeds divided by their training times, so that ratios agree with those of mean_seconds().
   double tokens_per_second() const;
   double peak_memory_bytes() const;  // maximum over the seeds

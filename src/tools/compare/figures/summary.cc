@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -48,6 +49,16 @@ bool ComparedRun::better_than(const ComparedRun& other) const {
 
 double ComparedRun::mean_seconds() const {
   return mean(transformed(trained, [](const TrainedRun& run) { return run.result.seconds; }));
+}
+
+double ComparedRun::core_share() const {
+  return mean(transformed(trained, [](const TrainedRun& run) { return run.result.core_share; }));
+}
+
+double ComparedRun::tokens() const {
+  const std::vector<train::TrainingPoint>& logged = trained.front().log.training;
+  return static_cast<double>(logged.empty() ? result().steps * config.whole_sequences() * config.model.context_length
+                                            : logged.back().tokens);
 }
 
 double ComparedRun::tokens_per_second() const {
@@ -178,12 +189,30 @@ Conclusion conclusion_of(const CompareResult& result) {
     return conclude_sweep(result.runs);
   }
   if (!result.scaling.empty()) {
-    return conclude_scaling(result.scaling);
+    Conclusion points = conclude_scaling(result.scaling);
+    points.push_back(basis_of(result.runs));
+    return points;
   }
   constexpr std::size_t kDemoRuns = 3;
   const bool whole = std::ranges::all_of(result.runs, &ComparedRun::has_figure);
   return result.kind == Kind::demo && result.runs.size() == kDemoRuns && whole ? conclude_demo(result.runs)
                                                                                : conclude(result.runs);
+}
+
+constexpr double kUnequal = 1.25;    // factor between shares or speeds that is worth a note
+constexpr double kLongEnough = 1.0;  // seconds of training whose speed can be judged
+
+// Returns the speed after the first tenth of a run, without the first line, which includes the slow first steps, as a
+// multiple of the speed in that tenth; 1 if the run is too short to tell.
+double change_of_speed(const std::vector<train::TrainingPoint>& points) {
+  const auto speed = [](const train::TrainingPoint& from, const train::TrainingPoint& to) {
+    return static_cast<double>(to.tokens - from.tokens) / (to.seconds - from.seconds);
+  };
+  if (points.size() < 3 || points.back().seconds < kLongEnough) {
+    return 1.0;
+  }
+  const train::TrainingPoint& end = points[std::max<std::size_t>(1, points.size() / 10)];
+  return speed(end, points.back()) / speed(points.front(), end);
 }
 
 // Returns a sentence on the seed that selected the tuned values; empty if nothing was tuned.
@@ -217,6 +246,37 @@ std::string unfinished(const Plan& plan, const std::vector<ComparedRun>& runs) {
 
 }  // namespace
 
+std::vector<std::string> load_notes(const std::vector<ComparedRun>& runs) {
+  std::vector<std::pair<double, std::string>> shares;
+  std::vector<std::string> sentences, changed;
+  for (const ComparedRun& run : runs) {
+    for (const TrainedRun& trained : run.trained) {
+      const std::string name = run.trained.size() < 2 ? run.name : fmt::format("{}, seed {}", run.name, trained.seed);
+      if (trained.result.core_share > 0.0 && trained.result.seconds >= kLongEnough) {
+        shares.emplace_back(trained.result.core_share, name);
+      }
+      if (const double change = change_of_speed(trained.log.training); change > kUnequal || change < 1.0 / kUnequal) {
+        changed.push_back(fmt::format("{} ({} times)", name, format_decimal(change, 2)));
+      }
+    }
+  }
+  if (const auto [low, high] = std::ranges::minmax_element(shares);
+      !shares.empty() && high->first > kUnequal * low->first) {
+    sentences.push_back(
+        fmt::format("The runs got unequal shares of the cores, from {:.0f}% ({}) to {:.0f}% ({}), so their training "
+                    "times say little "
+                    "about the models.",
+                    100.0 * low->first, low->second, 100.0 * high->first, high->second));
+  }
+  if (!changed.empty()) {
+    sentences.push_back(
+        fmt::format("The speed changed by more than 25% after the first steps, so training times depend on "
+                    "what else was running: {}.",
+                    enumerated(changed)));
+  }
+  return sentences;
+}
+
 std::vector<std::string> notes_on(const CompareResult& result, const std::set<std::string>& expected) {
   std::vector<NamedConfig> configs = transformed(result.runs, [&](const ComparedRun& run) {
     return NamedConfig{run.name, run.config};
@@ -239,8 +299,10 @@ std::vector<std::string> notes_on(const CompareResult& result, const std::set<st
     sentences.push_back(fmt::format("The models have different sizes: {} parameters.", enumerated(sizes)));
   }
   if (machines.size() > 1) {
-    sentences.push_back(fmt::format("Times and memory were measured on different machines: {}.", enumerated(machines)));
+    sentences.push_back(fmt::format("The machines or their settings differ, so times and memory do not compare: {}.",
+                                    enumerated(machines)));
   }
+  std::ranges::move(load_notes(result.runs), std::back_inserter(sentences));
   std::set<std::string> tested;
   for (const ComparedRun& run : result.runs) {
     for (const TrainedRun& trained : run.trained) {

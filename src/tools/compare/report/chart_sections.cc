@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -17,9 +18,7 @@
 namespace headroom::compare {
 namespace {
 
-double step_macs(const ComparedRun& run) {
-  return run.executed.value("step_macs", 0.0);
-}
+constexpr std::size_t kLabelRoom = 24;  // characters of a line's label
 
 // Returns "learning_rate 0.001, n_heads 2", or the values alone if that is too long for a label.
 std::string short_description(const Values& values) {
@@ -28,8 +27,7 @@ std::string short_description(const Values& values) {
   for (const auto& [key, value] : values) {
     alone += (alone.empty() ? "" : ", ") + value;
   }
-  constexpr std::size_t kNameRoom = 14;
-  return whole.size() > kNameRoom ? alone : whole;
+  return whole.size() > kLabelRoom ? alone : whole;
 }
 
 Json interval_row(const std::string& name, const Interval& interval, const std::string& text, std::size_t style) {
@@ -48,6 +46,14 @@ Json intervals_figure(const std::string& title, const std::string& remark, Json 
 
 std::string label_of(const ComparedRun& run) {
   return run.name == describe(run.values) ? short_description(run.values) : run.name;
+}
+
+Json bounds_of(const tasks::FigureKind& kind) {
+  return kind.is_bounded() ? Json{0.0, kind.range} : Json();
+}
+
+const char* scale_of(const tasks::FigureKind& kind) {
+  return kind.is_bounded() ? "" : "; logarithmic";
 }
 
 const char* better_direction(const tasks::FigureKind& kind) {
@@ -79,25 +85,30 @@ Json quality_against(const char* cost_name, const std::vector<ComparedRun>& runs
   bool intervals = false, alike = true;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const std::vector<double> values = runs[r].over_seeds(kind.name);
-    const std::optional<Interval> spread = paired_difference(values, std::vector<double>(values.size(), 0.0));
+    std::optional<Interval> spread = paired_difference(values, std::vector<double>(values.size(), 0.0));
     points.push_back(
         {{"name", label_of(runs[r])}, {"at", draw::numbers({cost(runs[r]), runs[r].headline()})}, {"style", r}});
     if (spread) {
+      if (kind.is_bounded()) {
+        spread = {.mean = spread->mean, .low = std::max(spread->low, 0.0), .high = std::min(spread->high, kind.range)};
+      }
       points.back()["interval"] = draw::numbers({spread->low, spread->high});
       intervals = true;
     }
     alike = alike && cost(runs[r]) == cost(runs.front());
   }
   return alike ? Json::array()
-               : Json::array({figure(
-                     fmt::format("Quality against {}", cost_name),
-                     fmt::format("validation {}{}, both axes logarithmic; better models are further {} and left",
-                                 kind.words, intervals ? ", mean over the seeds and its 95% interval" : "",
-                                 kind.better == Better::higher ? "up" : "down"),
-                     {{"chart", "scatter"},
-                      {"title", fmt::format("Validation {} against {}", kind.words, cost_name)},
-                      {"x_label", cost_name},
-                      {"points", std::move(points)}})});
+               : Json::array(
+                     {figure(fmt::format("Quality against {}", cost_name),
+                             fmt::format("validation {}{}, {} logarithmic; better models are further {} and left",
+                                         kind.words, intervals ? ", mean over the seeds and its 95% interval" : "",
+                                         kind.is_bounded() ? "the costs" : "both axes",
+                                         kind.better == Better::higher ? "up" : "down"),
+                             {{"chart", "scatter"},
+                              {"title", fmt::format("Validation {} against {}", kind.words, cost_name)},
+                              {"x_label", cost_name},
+                              {"bounds", bounds_of(kind)},
+                              {"points", std::move(points)}})});
 }
 
 }  // namespace
@@ -105,7 +116,7 @@ Json quality_against(const char* cost_name, const std::vector<ComparedRun>& runs
 Json quality_against_cost(const std::vector<ComparedRun>& runs) {
   Json figures = quality_against("attention MACs", runs,
                                  [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); });
-  append(figures, quality_against("MACs of a training step", runs, step_macs));
+  append(figures, quality_against("MACs of a training step", runs, std::mem_fn(&ComparedRun::step_macs)));
   return figures;
 }
 
@@ -155,22 +166,10 @@ Json values_chart(const CompareResult& result, std::size_t key) {
     const auto style = -1 - static_cast<int>(drawn.size());  // colours stand for runs
     drawn.push_back({{"name", others}, {"points", std::move(points)}, {"style", style}});
   }
-  return {{"chart", "lines"},
-          {"title", "The figure for each " + name},
-          {"x_label", name},
-          {"lines", std::move(drawn)},
+  return {{"chart", "lines"},        {"title", "The figure for each " + name},
+          {"x_label", name},         {"bounds", bounds_of(kind)},
+          {"name_room", kLabelRoom}, {"lines", std::move(drawn)},
           {"x_names", x_names}};
-}
-
-// Returns "learning_rate and top_k": the varied keys except number `key`.
-std::string other_keys(const std::vector<Variation>& variations, std::size_t key) {
-  std::vector<std::string> names;
-  for (std::size_t other = 0; other < variations.size(); ++other) {
-    if (other != key && variations[other].values.size() > 1) {
-      names.push_back(variations[other].key.substr(variations[other].key.rfind('.') + 1));
-    }
-  }
-  return enumerated(names);
 }
 
 }  // namespace
@@ -184,11 +183,11 @@ Json value_section(const CompareResult& result) {
   for (std::size_t key = 0; key < result.variations.size(); ++key) {
     const Variation& variation = result.variations[key];
     if (variation.values.size() > 1) {
-      const std::string others = other_keys(result.variations, key);
-      figures.push_back(figure("Validation " + kind.words + " against " + variation.key,
-                               fmt::format("{} is better; logarithmic{}{}", better_direction(kind),
-                                           others.empty() ? "" : "; a line for each ", others),
-                               values_chart(result, key)));
+      figures.push_back(
+          figure("Validation " + kind.words + " against " + variation.key,
+                 fmt::format("{} is better{}{}", better_direction(kind), scale_of(kind),
+                             result.variations.size() > 1 ? "; a line for each of the other keys' values" : ""),
+                 values_chart(result, key)));
     }
   }
   append(figures, quality_against_cost(result.runs));
@@ -252,12 +251,13 @@ Json improvement_figure(const Scaling& scaling) {
 }
 
 Table scaling_table(const Scaling& scaling) {
-  Table table{.columns = {{.name = "family", .words = true},
-                          {.name = "model", .words = true},
+  const std::string needs = shorten(scaling.front().name, 24) + " needs";
+  Table table{.columns = {{.name = "family", .words = true, .about = About::name},
+                          {.name = "model", .words = true, .about = About::name},
                           {.above = "training", .name = "FLOPs"},
                           {.above = "validation", .name = "loss"},
-                          {.above = "times the compute", .name = shorten(scaling.front().name, 24) + " needs"},
-                          {.above = "times the time", .name = shorten(scaling.front().name, 24) + " needs"}},
+                          {.above = "times the compute", .name = needs},
+                          {.above = "times the time", .name = needs}},
               .rows = {}};
   for (const ScaledFamily& family : scaling) {
     for (const ScaledModel& model : family.models) {

@@ -109,6 +109,19 @@ CompareResult overlay(const std::vector<fs::path>& folders, const std::string& c
   return result;
 }
 
+std::vector<fs::path> distinct_folders(const std::vector<fs::path>& folders) {
+  std::vector<fs::path> distinct;
+  for (const fs::path& folder : folders) {
+    std::error_code missing;
+    if (std::ranges::any_of(distinct, [&](const fs::path& one) { return fs::equivalent(one, folder, missing); })) {
+      log_warning("report: {}: is named twice; it is shown once", folder.string());
+    } else {
+      distinct.push_back(folder);
+    }
+  }
+  return distinct;
+}
+
 std::vector<ComparedRun> list_runs(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
@@ -145,29 +158,19 @@ std::vector<ComparedRun> list_runs(const fs::path& folder) {
 }
 
 std::string render_runs(const std::vector<ComparedRun>& runs) {
-  Table table{.columns = {{.name = "run", .words = true},
-                          {.name = "validation", .words = true},
-                          {.name = "steps"},
-                          {.name = "parameters"},
-                          {.name = "tokens/s"},
-                          {.name = "time"},
-                          {.name = "finished", .words = true}},
-              .rows = {}};
+  std::vector<std::vector<std::string>> rows = {
+      {"run", "validation", "steps", "parameters", "tokens/s", "time", "finished"}};
   for (const ComparedRun& run : runs) {
     const TrainedRun& trained = run.trained.front();
-    const bool diverged = !trained.diverged.empty();
-    table.rows.push_back(
-        {{.text = run.name},
-         {.text = diverged           ? "diverged"
-                  : run.has_figure() ? fmt::format("{} {}", run.headline_kind().words, plain_number(run.headline()))
-                                     : kUnknown},
-         {.text = steps_of(run)},
-         {.text = short_number(static_cast<double>(trained.result.parameters))},
-         {.text = trained.result.tokens_per_second > 0.0 ? short_number(trained.result.tokens_per_second) : kUnknown},
-         {.text = format_duration(trained.result.seconds)},
-         {.text = trained.finished.empty() ? kUnknown : trained.finished}});
+    rows.push_back({run.name,
+                    !trained.diverged.empty() ? "diverged"
+                    : run.has_figure() ? fmt::format("{} {}", run.headline_kind().words, plain_number(run.headline()))
+                                       : kUnknown,
+                    steps_of(run), short_number(static_cast<double>(trained.result.parameters)),
+                    trained.result.tokens_per_second > 0.0 ? short_number(trained.result.tokens_per_second) : kUnknown,
+                    format_duration(trained.result.seconds), trained.finished.empty() ? kUnknown : trained.finished});
   }
-  return text_of(table);
+  return text_table(rows, {true, true, false, false, false, false, true});
 }
 
 Json to_json(const std::vector<ComparedRun>& runs) {

@@ -107,13 +107,12 @@ Json as_json(const std::optional<Saving>& saving) {
                 : Json();
 }
 
-Json as_json(const std::optional<EffectiveSpeedups::Speedup>& speedup, EffectiveSpeedups::Basis basis) {
-  if (!speedup) {
-    return {};
+Json as_json(const std::optional<EffectiveSpeedups::Speedup>& speedup) {
+  Json json = speedup ? as_json(std::optional(speedup->time)) : Json();
+  if (speedup) {
+    json["tokens"] = as_json(std::optional(speedup->tokens));
+    json["basis"] = "learning_curves";
   }
-  Json json = as_json(std::optional(speedup->time));
-  json["compute"] = as_json(speedup->compute);
-  json["basis"] = basis == EffectiveSpeedups::Basis::lengths ? "lengths" : "learning_curves";
   return json;
 }
 
@@ -125,9 +124,7 @@ Json as_json(const ScaledFamily& family) {
                               {"loss", model.loss()},
                               {"saving", as_json(model.saving)},
                               {"speedup", as_json(model.speedup)}});
-    const std::optional<Interval>& lower = model.improvement;
-    json["models"].back()["improvement"] =
-        lower ? Json{{"mean", lower->mean}, {"low", lower->low}, {"high", lower->high}} : Json();
+    json["models"].back()["improvement"] = as_json(model.improvement);
   }
   const bool fitted = family.unfitted.empty();
   json["coefficient"] = fitted ? Json(family.law.coefficient) : Json();
@@ -144,11 +141,8 @@ Json to_json(const CompareResult& result) {
   Json runs = Json::array();
   for (std::size_t r = 0; r < result.runs.size(); ++r) {
     runs.push_back(as_json(result.runs[r], result.runs.front()));
-    if (const EffectiveSpeedups& speedups = result.speedups; speedups.basis != EffectiveSpeedups::Basis::none) {
-      runs.back()["effective_speedup"] = as_json(speedups.of_runs[r], speedups.basis);
-    } else {
-      runs.back()["effective_speedup"] = nullptr;
-    }
+    const auto& speedups = result.speedups.of_runs;
+    runs.back()["effective_speedup"] = speedups.empty() ? Json() : as_json(speedups[r]);
   }
   Json json = {{"runs", std::move(runs)},
                {"prompts", result.prompts},

@@ -151,6 +151,7 @@ Charts charts_of(const CompareResult& result, const std::string& what) {
                 .losses = line_chart("Training and validation loss", "steps"),
                 .experts = line_chart("Use of experts", "steps")};
   charts.experts.update({{"y", "shares"}, {"end_values", false}});
+  charts.steps["bounds"] = charts.seconds["bounds"] = bounds_of(result.runs.front().headline_kind());
   for (std::size_t r = 0; r < std::min(result.runs.size(), kMostCurves); ++r) {
     const ComparedRun& run = result.runs[r];
     const auto add = [&](Json& chart, Json line) {
@@ -205,7 +206,9 @@ void add_optimizer_figures(Json& figures, const ComparedRun& run) {
 Json legend(const std::vector<ComparedRun>& runs) {
   Json items = Json::array();
   for (std::size_t r = 0; r < std::min(runs.size(), kMostCurves); ++r) {
-    items.push_back({{"name", runs[r].name}, {"style", r}, {"text", headline_text(runs[r])}});
+    items.push_back({{"name", runs[r].name},
+                     {"style", r},
+                     {"text", with_deviation(runs[r].over_seeds(runs[r].headline_kind().name))}});
   }
   return {{"legend", std::move(items)}};
 }
@@ -220,7 +223,7 @@ Json learning_section(const CompareResult& result) {
   const bool in_part = std::ranges::any_of(runs, validates_in_part);
   Json figures = Json::array();
   add_figure(figures,
-             fmt::format("{} is better; logarithmic{}{}{}", better_direction(kind),
+             fmt::format("{} is better{}{}{}{}", better_direction(kind), scale_of(kind),
                          in_part ? "; always the same part of the validation data, evenly spread" : "",
                          seeds ? "; mean over the seeds, shaded from the lowest to the highest" : "",
                          runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : ""),

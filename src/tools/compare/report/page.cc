@@ -11,40 +11,27 @@
 #include "headroom/core/files.h"
 #include "sections.h"
 #include "tools/compare/formatting.h"
+#include "tools/compare/run/checks.h"
 
 namespace headroom::compare {
 namespace {
 
 // Lists the keys in which the configs differ, with their values.
 Json config_differences(const std::vector<ComparedRun>& runs) {
-  std::vector<Values> flat;
   Table table{.columns = {{.name = "key"}}, .rows = {}};
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    flat.push_back(config::flatten(runs[r].config));
     table.columns.push_back({.name = shorten(runs[r].name, 24), .style = r});
   }
-  for (std::size_t k = 0; k < flat.front().size(); ++k) {
-    std::vector<Cell> row = {{.text = flat.front()[k].first}};
-    for (const Values& of_run : flat) {
-      row.push_back({.text = shorten(of_run[k].second, 60)});
-    }
-    if (std::ranges::any_of(flat, [&](const Values& of_run) { return of_run[k].second != flat.front()[k].second; })) {
-      table.rows.push_back(std::move(row));
+  for (const Difference& difference : differences(transformed(runs, [](const ComparedRun& run) {
+         return NamedConfig{run.name, run.config};
+       }))) {
+    std::vector<Cell>& row = table.rows.emplace_back(1, Cell{.text = difference.key});
+    for (const auto& [value, name] : difference.values) {
+      row.push_back({.text = shorten(value, 60)});
     }
   }
   return table.rows.empty() ? Json::array()
                             : Json{{{"note", "Keys in which the configurations differ."}}, block_of(table, " narrow")};
-}
-
-std::string describe_seeds(const std::vector<ComparedRun>& runs) {
-  if (runs.front().trained.size() < 2) {
-    return "one per model: without an interval, a difference may be chance";
-  }
-  std::vector<std::string> seeds =
-      transformed(runs.front().trained, [&](const TrainedRun& trained) { return std::to_string(trained.seed); });
-  return fmt::format(
-      "{}, for parameters, dropout and shuffling; with the same seed, all models see the data in the same order",
-      enumerated(seeds));
 }
 
 // Joins the distinct values of text(run) over all runs.
@@ -123,7 +110,8 @@ Json method_section(const CompareResult& result) {
        {"Peak memory",
         "the highest resident memory of the process during the run, including the program and its libraries"},
        {"Time", "wall clock of the training steps, without evaluation and checkpoints"},
-       {"Seeds", result.kind == Kind::run ? "" : describe_seeds(runs)},
+       {"Seeds", distinct_values(runs, [](const TrainedRun& run) { return std::to_string(run.seed); }) +
+                     ", for parameters, dropout and the order of the data, which is the same for all models"},
        {"This page", fmt::format("made {} by {}", train::utc_now(), train::program_version())}});
   return {{{"heading", "How it was measured"}}, {{"entries", std::move(entries)}}};
 }

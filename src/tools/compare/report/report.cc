@@ -41,6 +41,7 @@ CompareResult load_result(const fs::path& folder) {
     result.title = "Training of " + result.runs.front().name;
     result.command = result.runs.front().trained.front().origin.command;
     result.conclusion = conclude(result.runs);
+    result.notes = load_notes(result.runs);
     return result;
   }
   const ComparisonRecord record = read_record(folder);

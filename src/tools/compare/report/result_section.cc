@@ -14,25 +14,9 @@
 namespace headroom::compare {
 namespace {
 
-// Returns the columns that the page shows, in its order: on a narrow screen, the quality stands first.
-Table in_page_order(const Table& table) {
-  Table ordered{.columns = {}, .rows = std::vector<std::vector<Cell>>(table.rows.size())};
-  for (const About about : {About::name, About::quality, About::model, About::cost}) {
-    for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      if (table.columns[c].about == about && table.columns[c].medium != Medium::terminal) {
-        ordered.columns.push_back(table.columns[c]);
-        for (std::size_t r = 0; r < table.rows.size(); ++r) {
-          ordered.rows[r].push_back(table.rows[r][c]);
-        }
-      }
-    }
-  }
-  return ordered;
-}
-
 // Returns the table without the columns of costs, which have a table of their own.
 Json result_table(const CompareResult& result) {
-  Table table = in_page_order(table_of(result));
+  Table table = table_of(result);
   for (Column& column : table.columns) {
     column.medium = column.about == About::cost ? Medium::terminal : column.medium;
   }
@@ -41,11 +25,11 @@ Json result_table(const CompareResult& result) {
 
 // Lists the figures of a single run, for which there is nothing to compare.
 Json facts(const CompareResult& result) {
-  const Table table = in_page_order(table_of(result));
+  const Table table = table_of(result);
   Json entries = Json::array();
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const Column& column = table.columns[c];
-    if (column.name != "model") {
+    if (column.name != "model" && column.medium != Medium::terminal) {
       entries.push_back({fmt::format("{} {}", column.above, column.name), table.rows[0][c].text});
     }
   }
@@ -69,59 +53,38 @@ std::string table_note(const CompareResult& result) {
           ? ""
           : " Figures are means over the seeds \u00b1 their standard deviation. Paired differences from the first "
             "model are taken seed by seed; brackets are their 95% intervals by Student's t.",
-      result.speedups.basis == EffectiveSpeedups::Basis::none
+      result.speedups.of_runs.empty()
           ? ""
-          : " Effective speedup: training time of the first model for the same loss, divided by the model's.",
+          : " Last columns of figures: what the first model needs for the same loss, divided by what the model needs; "
+            "effective speedup: in training time.",
       single ? " Attention MACs and memory are counted for one layer and sequence, MACs of a training step for the "
-               "whole model; speed, peak memory and time are measured."
+               "whole model; time, speed and peak memory are measured."
              : "");
-}
-
-// Returns the figure of the run with these values.
-Cell tried_cell(const ComparedRun& run, const Values& values) {
-  for (const TuningResult& tried : run.tuning) {
-    if (tried.values == values) {
-      return {.text = std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged", .best = tried.chosen};
-    }
-  }
-  return {.text = kUnknown};
-}
-
-// Builds a table with one row per tried combination and one column per model.
-Json tuning(const std::vector<ComparedRun>& runs) {
-  Table table{.columns = {{.name = "tried"}}};
-  std::vector<Values> combinations;
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    table.columns.push_back({.name = shorten(runs[r].name, 24), .style = r});
-    for (const TuningResult& tried : runs[r].tuning) {
-      if (std::ranges::find(combinations, tried.values) == combinations.end()) {
-        combinations.push_back(tried.values);
-      }
-    }
-  }
-  for (const Values& values : combinations) {
-    std::vector<Cell>& row = table.rows.emplace_back(1, Cell{.text = describe(values)});
-    for (const ComparedRun& run : runs) {
-      row.push_back(tried_cell(run, values));
-    }
-  }
-  return table.rows.empty()
-             ? Json::array()
-             : Json{{{"heading", "Tuning"}},
-                    block_of(table, " narrow"),
-                    {{"note", fmt::format("Validation {} with seed {}; all compared runs of a model use its best "
-                                          "values, \u2605.",
-                                          runs.front().headline_kind().words, runs.front().tuning_seed)}}};
 }
 
 }  // namespace
 
-std::string headline_text(const ComparedRun& run) {
-  if (!run.has_figure()) {
-    return kUnknown;
+Table tuning_table(const std::vector<ComparedRun>& runs) {
+  Table table{.columns = {{.name = "tried", .words = true, .about = About::name}}};
+  std::vector<Values> combinations;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    table.columns.push_back({.name = shorten(runs[r].name, 24), .style = r});
+    for (const TuningResult& tried : runs[r].tuning) {
+      auto known = std::ranges::find(combinations, tried.values);
+      if (known == combinations.end()) {
+        known = combinations.insert(known, tried.values);
+        table.rows.emplace_back(runs.size() + 1, Cell{.text = kUnknown}).front().text = describe(tried.values);
+      }
+      table.rows[static_cast<std::size_t>(known - combinations.begin())][r + 1].text =
+          (std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged") + (tried.chosen ? " \u2605" : "");
+    }
   }
-  const std::vector<double> values = run.over_seeds(run.headline_kind().name);
-  return with_deviation(values);
+  return table;
+}
+
+std::string tuning_note(const std::vector<ComparedRun>& runs) {
+  return fmt::format("Validation {} with seed {}; all compared runs of a model use its best values, \u2605.",
+                     runs.front().headline_kind().words, runs.front().tuning_seed);
 }
 
 Json result_section(const CompareResult& result) {
@@ -135,7 +98,9 @@ Json result_section(const CompareResult& result) {
       blocks.push_back({{"grid", std::move(figures)}, {"kind", "overview"}});
     }
   }
-  append(blocks, tuning(result.runs));
+  if (const Table tuning = tuning_table(result.runs); !tuning.rows.empty()) {
+    append(blocks, {{{"heading", "Tuning"}}, block_of(tuning, " narrow"), {{"note", tuning_note(result.runs)}}});
+  }
   return blocks;
 }
 
@@ -181,8 +146,8 @@ Json cost_section(const CompareResult& result) {
       {{"note",
         fmt::format(
             "Bold: best of its column; small: ratio to the first model. Attention MACs and memory are counted for one "
-            "layer and sequence, MACs of a training step for the whole model, including masked pairs. Speed, peak "
-            "memory and time are measured.{}",
+            "layer and sequence, MACs of a training step for the whole model, including masked pairs. Time, speed "
+            "and peak memory are measured; core share: CPU time as a share of what the run's threads could use.{}",
             alike.empty() ? "" : " The same for all: " + enumerated(alike) + ".")}});
   return blocks;
 }

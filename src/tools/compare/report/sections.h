@@ -15,13 +15,13 @@ namespace headroom::compare {
 using tasks::Better;
 
 enum class Medium { both, terminal, page };
-enum class About { name, quality, model, cost };  // the order of columns on the page; costs have their own table
+enum class About { figure, name, cost };  // costs have a block of their own, and on the page a table
 
 struct Column {
   std::string above, name;  // the heading's two lines; `above` may be empty
   Better better = Better::neither;
   bool words = false;  // text, left-aligned; else numbers
-  About about = About::name;
+  About about = About::figure;
   Medium medium = Medium::both;
   std::optional<std::size_t> style = {};  // on the page, a sample of this run's line replaces `above`
 };
@@ -31,7 +31,7 @@ struct Cell {
   double value = 0.0;
   bool best = false;                      // best of its column; only set if the runs differ
   std::optional<std::size_t> style = {};  // on the page, a sample of this run's line precedes the text
-  std::string small = {};                 // on the page, a remark after the text
+  std::string small = {};                 // a remark after the text
   std::optional<double> bar = {};         // on the page, a bar of that share in the row's style
 };
 
@@ -40,7 +40,8 @@ struct Table {
   std::vector<std::vector<Cell>> rows;  // one cell per column; the first is the row's name
 };
 
-// Returns aligned plain text.
+// Returns aligned plain text of at most 80 columns, if the names leave room: in blocks that repeat the columns of
+// names.
 std::string text_of(const Table& table);
 
 // Returns the table on a card. `style` is added to the card's classes.
@@ -49,6 +50,10 @@ Json block_of(const Table& table, const char* style = "");
 // Returns a comparison's table, one row per run. The result must have at least one run; the first is the baseline. A
 // sweep's runs are named by their values.
 Table table_of(const CompareResult& result);
+
+// A row for each combination of tuned values, a column for each model; no rows if nothing was tuned.
+Table tuning_table(const std::vector<ComparedRun>& runs);
+std::string tuning_note(const std::vector<ComparedRun>& runs);
 
 Json result_section(const CompareResult& result);  // the table, differences with intervals, tuning
 Json scaling_section(const CompareResult& result);
@@ -70,11 +75,13 @@ void append(Json& blocks, Json more);
 // Returns a run's short name for charts: for a sweep, whose names are keys and values, the values alone.
 std::string label_of(const ComparedRun& run);
 
-// Returns "7.37", or "7.370 ± 0.052" with several seeds.
-std::string headline_text(const ComparedRun& run);
-
 // Reads a run folder. Throws UserError if it is none, or if nothing has been logged yet.
 ComparedRun load_run(const std::filesystem::path& folder);
+
+// Returns "bounds" of a chart of the figure, whose axis is linear if it has bounds; null: logarithmic, as scale_of()
+// says.
+Json bounds_of(const tasks::FigureKind& kind);
+const char* scale_of(const tasks::FigureKind& kind);
 
 // Returns "higher" or "lower", whichever is better for this figure.
 const char* better_direction(const tasks::FigureKind& kind);

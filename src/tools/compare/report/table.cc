@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/config/attention_part.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"
@@ -29,11 +32,11 @@ class TableBuilder {
 
   Table build() {
     add_names();
-    add_counted();
     add_figures();
     add_tests();
     add_speedups();
-    add_measured();
+    add_models();
+    add_costs();
     for (std::size_t r = 0; r < table_.rows.size(); ++r) {
       table_.rows[r].front().style = r;
     }
@@ -63,11 +66,11 @@ class TableBuilder {
   }
 
   void add_names();
-  void add_counted();
   void add_figures();
   void add_tests();
   void add_speedups();
-  void add_measured();
+  void add_models();
+  void add_costs();
   void mark_best();  // in the last column
 
   const CompareResult& result_;
@@ -78,16 +81,23 @@ class TableBuilder {
 void TableBuilder::add_names() {
   const bool sweep = result_.kind == Kind::sweep;
   if (!sweep) {
-    add({.above = "", .name = "model", .words = true},
+    add({.above = "", .name = "model", .words = true, .about = About::name},
         [](const ComparedRun& run) { return Cell{.text = shorten(run.name, 24)}; });
   }
   const std::vector<std::string> keys = keys_of(result_.variations);
   for (std::size_t k = 0; k < keys.size(); ++k) {
-    add({.above = sweep ? "" : "tuned", .name = short_key(keys[k], keys), .words = sweep}, [k](const ComparedRun& run) {
-      return Cell{.text = k < run.values.size() ? shorten(run.values[k].second, 24) : kUnknown};
-    });
+    add({.above = sweep ? "" : "tuned",
+         .name = short_key(keys[k], keys),
+         .words = sweep,
+         .about = sweep ? About::name : About::figure},
+        [k](const ComparedRun& run) {
+          return Cell{.text = k < run.values.size() ? shorten(run.values[k].second, 24) : kUnknown};
+        });
   }
-  add({.above = "", .name = "heads", .words = true, .about = About::model}, [](const ComparedRun& run) {
+}
+
+void TableBuilder::add_models() {
+  add({.above = "", .name = "heads", .words = true}, [](const ComparedRun& run) {
     std::vector<std::string> texts;  // of the layers that differ
     for (const auto& [layer, count] : run.config.model.kinds_of_layers(run.config.model.n_layers)) {
       const std::string text = layer.attention.projection->heads_text(layer.attention);
@@ -97,44 +107,35 @@ void TableBuilder::add_names() {
     }
     return Cell{.text = fmt::format("{}", fmt::join(texts, ", "))};
   });
-  add({.above = "", .name = "parameters", .about = About::model}, [](const ComparedRun& run) {
+  add({.above = "", .name = "parameters"}, [](const ComparedRun& run) {
     const auto count = static_cast<double>(run.result().parameters);
     return Cell{.text = short_number(count), .value = count};
   });
+  add({.above = "training", .name = "steps", .medium = Medium::terminal}, [](const ComparedRun& run) {
+    const std::int64_t done = run.result().steps;
+    const bool known = done > 0 || run.config.train.steps == 0;
+    return Cell{.text = known ? fmt::format("{}", done) : kUnknown, .value = static_cast<double>(done)};
+  });
 }
 
-void TableBuilder::add_counted() {
-  const auto macs = [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); };
-  add_cost({.above = "attention", .name = "MACs", .better = Better::lower}, macs, short_number);
-  add({.above = "relative", .name = "MACs", .about = About::cost, .medium = Medium::terminal},
-      [&](const ComparedRun& run) {
-        const double first = macs(first_);
-        return Cell{.text = ratio_text(first > 0.0 ? macs(run) / first : 0.0)};
-      });
-  add_cost(
-      {.above = "attention", .name = "memory", .better = Better::lower},
-      [](const ComparedRun& run) { return static_cast<double>(run.attention_memory); }, short_number);
-  add_cost(
-      {.above = "MACs of a", .name = "training step", .better = Better::lower, .medium = Medium::page},
-      [](const ComparedRun& run) { return run.executed.value("step_macs", 0.0); }, short_number);
-}
-
-void TableBuilder::add_measured() {
-  add_cost(
-      {.above = "tokens per", .name = "second", .better = Better::higher},
-      [](const ComparedRun& run) { return run.tokens_per_second(); }, short_number);
-  add_cost(
-      {.above = "peak", .name = "memory", .better = Better::lower},
-      [](const ComparedRun& run) { return run.peak_memory_bytes(); }, format_bytes);
-  add({.above = "training", .name = "steps", .about = About::model, .medium = Medium::terminal},
-      [](const ComparedRun& run) {
-        const std::int64_t done = run.result().steps;
-        const bool known = done > 0 || run.config.train.steps == 0;
-        return Cell{.text = known ? fmt::format("{}", done) : kUnknown, .value = static_cast<double>(done)};
-      });
-  add_cost(
-      {.above = "training", .name = "time", .better = Better::lower},
-      [](const ComparedRun& run) { return run.mean_seconds(); }, format_duration);
+void TableBuilder::add_costs() {
+  const auto number = [](std::int64_t ComparedRun::*count) {
+    return [count](const ComparedRun& run) { return static_cast<double>(run.*count); };
+  };
+  add_cost({.above = "attention", .name = "MACs", .better = Better::lower}, number(&ComparedRun::attention_macs),
+           short_number);
+  add_cost({.above = "attention", .name = "memory", .better = Better::lower}, number(&ComparedRun::attention_memory),
+           short_number);
+  add_cost({.above = "MACs of a", .name = "training step", .better = Better::lower, .medium = Medium::page},
+           std::mem_fn(&ComparedRun::step_macs), short_number);
+  add_cost({.above = "training", .name = "time", .better = Better::lower}, std::mem_fn(&ComparedRun::mean_seconds),
+           format_duration);
+  add_cost({.above = "tokens/", .name = "second", .better = Better::higher},
+           std::mem_fn(&ComparedRun::tokens_per_second), short_number);
+  add_cost({.above = "peak", .name = "memory", .better = Better::lower}, std::mem_fn(&ComparedRun::peak_memory_bytes),
+           format_bytes);
+  add_cost({.above = "core", .name = "share"}, std::mem_fn(&ComparedRun::core_share),
+           [](double share) { return fmt::format("{:.0f}%", 100.0 * share); });
 }
 
 bool diverged(const ComparedRun& run) {
@@ -145,11 +146,9 @@ bool diverged(const ComparedRun& run) {
 Column heading_of(const tasks::FigureKind& kind) {
   const std::size_t blank = kind.words.rfind(' ');
   return blank == std::string::npos
-             ? Column{.above = "validation", .name = kind.words, .better = kind.better, .about = About::quality}
-             : Column{.above = kind.words.substr(0, blank),
-                      .name = kind.words.substr(blank + 1),
-                      .better = kind.better,
-                      .about = About::quality};
+             ? Column{.above = "validation", .name = kind.words, .better = kind.better}
+             : Column{
+                   .above = kind.words.substr(0, blank), .name = kind.words.substr(blank + 1), .better = kind.better};
 }
 
 Cell figure_cell(const ComparedRun& run, const tasks::FigureKind& kind, const std::vector<double>& values) {
@@ -168,7 +167,7 @@ void TableBuilder::add_figures() {
   for (const tasks::FigureKind& kind : tasks::shown_in_tables(first_.task().figures())) {
     add(heading_of(kind), [&](const ComparedRun& run) { return figure_cell(run, kind, run.over_seeds(kind.name)); });
     if (kind.shown == tasks::Shown::headline && intervals) {
-      add({.above = "paired", .name = "difference", .about = About::quality}, [&](const ComparedRun& run) {
+      add({.above = "paired", .name = "difference"}, [&](const ComparedRun& run) {
         const std::optional<Interval> difference = headline_difference(run, first_);
         return Cell{.text = &run == &first_ || !difference ? "" : interval_text(*difference)};
       });
@@ -180,21 +179,24 @@ void TableBuilder::add_tests() {
   for (const tasks::FigureKind& kind : tasks::shown_in_tables(first_.task().figures())) {
     const auto tested = [&](const ComparedRun& run) { return std::isfinite(mean(run.tests_over_seeds(kind.name))); };
     if (std::ranges::any_of(result_.runs, tested)) {
-      add({.above = "test", .name = kind.words, .better = kind.better, .about = About::quality},
+      add({.above = "test", .name = kind.words, .better = kind.better},
           [&](const ComparedRun& run) { return figure_cell(run, kind, run.tests_over_seeds(kind.name)); });
     }
   }
 }
 
 void TableBuilder::add_speedups() {
-  if (result_.speedups.basis == EffectiveSpeedups::Basis::none) {
+  if (result_.speedups.of_runs.empty()) {
     return;
   }
-  add({.above = "effective", .name = "speedup", .about = About::quality}, [&](const ComparedRun& run) {
-    const auto& speedup = result_.speedups.of_runs[static_cast<std::size_t>(&run - &first_)];
-    return Cell{.text = speedup ? saving_text(speedup->time) : "",
-                .small = speedup && speedup->time.extrapolated ? "extrapolated" : ""};
-  });
+  using Speedup = EffectiveSpeedups::Speedup;
+  for (const auto& [above, name, ratio] :
+       {std::tuple("tokens", "to its loss", &Speedup::tokens), std::tuple("effective", "speedup", &Speedup::time)}) {
+    add({.above = above, .name = name}, [&, of = ratio](const ComparedRun& run) {
+      const auto& speedup = result_.speedups.of_runs[static_cast<std::size_t>(&run - &first_)];
+      return Cell{.text = speedup ? saving_text((*speedup).*of) : ""};
+    });
+  }
 }
 
 void TableBuilder::mark_best() {
@@ -212,21 +214,6 @@ void TableBuilder::mark_best() {
   for (Cell* cell : cells) {
     cell->best = better != Better::neither && low < high && cell->value == (better == Better::lower ? low : high);
   }
-}
-
-// Returns one line per tuned model: "dense: learning_rate 0.0003: 7.91; learning_rate 0.001: 7.58 (taken)".
-std::string tuning_lines(const std::vector<ComparedRun>& runs) {
-  std::string lines;
-  for (const ComparedRun& run : runs) {
-    std::string line;
-    for (const TuningResult& tried : run.tuning) {
-      line += fmt::format("{}{}: {}{}", line.empty() ? "" : "; ", describe(tried.values),
-                          std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged",
-                          tried.chosen ? " (taken)" : "");
-    }
-    lines += line.empty() ? "" : fmt::format("{}: {}\n", run.name, line);
-  }
-  return lines;
 }
 
 Json json_of(const Cell& cell, std::size_t row) {
@@ -249,26 +236,50 @@ Json json_of(const Cell& cell, std::size_t row) {
 }  // namespace
 
 std::string text_of(const Table& table) {
-  const bool two_lines = std::ranges::any_of(table.columns, [](const Column& column) { return !column.above.empty(); });
-  std::vector<std::vector<std::string>> lines(two_lines ? 2 : 1);
-  lines.resize(lines.size() + table.rows.size());
-  std::vector<bool> left;
+  constexpr std::size_t kWidth = 80, kBetween = 2;
+  std::vector<std::size_t> names;
+  std::vector<std::vector<std::size_t>> blocks;  // columns
+  std::size_t width = 0, names_width = 0;
+  const auto shown = [](const Cell& cell) { return cell.text + (cell.small.empty() ? "" : " " + cell.small); };
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const Column& column = table.columns[c];
     if (column.medium == Medium::page) {
       continue;
     }
-    left.push_back(column.words);
-    auto line = lines.begin();
-    if (two_lines) {
-      (line++)->push_back(column.above);
-    }
-    (line++)->push_back(column.name);
+    std::size_t own = std::max(display_width(column.above), display_width(column.name));
     for (const std::vector<Cell>& row : table.rows) {
-      (line++)->push_back(row[c].text);
+      own = std::max(own, display_width(shown(row[c])));
     }
+    if (column.about == About::name) {
+      names.push_back(c);
+      names_width += own + kBetween;
+      continue;
+    }
+    const bool first_cost = column.about == About::cost && blocks.size() == 1;
+    if (blocks.empty() || first_cost || width + own > kWidth) {
+      blocks.push_back(names);
+      width = names_width;
+    }
+    blocks.back().push_back(c);
+    width += own + kBetween;
   }
-  return text_table(lines, left);
+  std::string text;
+  for (const std::vector<std::size_t>& block : blocks) {
+    std::vector<std::vector<std::string>> lines(2 + table.rows.size());
+    std::vector<bool> left;
+    for (const std::size_t c : block) {
+      left.push_back(table.columns[c].words);
+      lines[0].push_back(table.columns[c].above);
+      lines[1].push_back(table.columns[c].name);
+      for (std::size_t r = 0; r < table.rows.size(); ++r) {
+        lines[2 + r].push_back(shown(table.rows[r][c]));
+      }
+    }
+    const auto blank = [](const std::string& above) { return above.empty(); };
+    lines.erase(lines.begin(), lines.begin() + (std::ranges::all_of(lines[0], blank) ? 1 : 0));
+    text += (text.empty() ? "" : "\n") + text_table(lines, left);
+  }
+  return text;
 }
 
 Json block_of(const Table& table, const char* style) {
@@ -296,12 +307,9 @@ std::string render_table(const CompareResult& result) {
   if (result.runs.empty()) {
     return "";
   }
-  const std::string tuning = tuning_lines(result.runs);
+  const Table tuning = tuning_table(result.runs);
   return text_of(table_of(result)) +
-         (tuning.empty()
-              ? ""
-              : fmt::format("\nTuned with seed {} for the best validation {}:\n{}", result.runs.front().tuning_seed,
-                            result.runs.front().headline_kind().words, tuning));
+         (tuning.rows.empty() ? "" : fmt::format("\n{}\n{}", tuning_note(result.runs), text_of(tuning)));
 }
 
 }  // namespace headroom::compare

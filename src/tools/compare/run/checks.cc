@@ -65,12 +65,8 @@ bool all_equal(const ValuesAndNames& value_and_name) {
                              [&](const auto& entry) { return entry.first == value_and_name.front().first; });
 }
 
-struct Difference {
-  std::string key;
-  ValuesAndNames values;
-};
+}  // namespace
 
-// Returns the keys in which the configs differ.
 std::vector<Difference> differences(const std::vector<NamedConfig>& configs) {
   std::vector<Values> flat =
       transformed(configs, [&](const NamedConfig& named) { return config::flatten(named.config); });
@@ -80,12 +76,16 @@ std::vector<Difference> differences(const std::vector<NamedConfig>& configs) {
     for (std::size_t i = 0; i < configs.size(); ++i) {
       difference.values.emplace_back(flat[i][k].second, configs[i].name);
     }
-    if (!all_equal(difference.values)) {
+    const std::string& key = difference.key;
+    if (key != "train.threads" && key != "train.precision" && key != "train.checkpoint_every" &&
+        !all_equal(difference.values)) {
       found.push_back(std::move(difference));
     }
   }
   return found;
 }
+
+namespace {
 
 [[noreturn]] void refuse_tokenizers(std::string_view command, std::string_view a, std::string_view b,
                                     std::string_view tokenizer_a, std::string_view tokenizer_b) {

@@ -42,6 +42,16 @@ void check_same_data(const NamedData& a, const NamedData& b, std::string_view co
 // Throws UserError if the folder holds a run of other training or validation data than `now`: a file has changed since.
 void check_unchanged_data(const std::filesystem::path& folder, const train::RunData& now);
 
+// A key in which configs differ, with the value and the name of each config.
+struct Difference {
+  std::string key;
+  std::vector<std::pair<std::string, std::string>> values;
+};
+
+// Returns the keys in which the configs differ, except for those that "auto" sets by the machine (threads, precision,
+// time between checkpoints): the description of a run's machine has them.
+std::vector<Difference> differences(const std::vector<NamedConfig>& configs);
+
 // Returns the other differences in data, budget and training as sentences, except for the keys in `expected`.
 std::vector<std::string> training_differences(const std::vector<NamedConfig>& configs,
                                               const std::set<std::string>& expected = {});
