@@ -299,8 +299,8 @@ std::vector<std::string> notes_on(const CompareResult& result, const std::set<st
     sentences.push_back(fmt::format("The models have different sizes: {} parameters.", enumerated(sizes)));
   }
   if (machines.size() > 1) {
-    sentences.push_back(fmt::format("The machines or their settings differ, so times and memory do not compare: {}.",
-                                    enumerated(machines)));
+    sentences.push_back(fmt::format(
+        "The machines or their settings differ, so times and memory cannot be compared: {}.", enumerated(machines)));
   }
   std::ranges::move(load_notes(result.runs), std::back_inserter(sentences));
   std::set<std::string> tested;
