@@ -309,6 +309,16 @@ TEST_F(TextTest, ReadsPackedFilesOfAnyName) {
   }
 }
 
+TEST_F(TextTest, SkippableFramesOfZstdAreSkipped) {
+  for (const char kind : {'\x50', '\x5f'}) {
+    const std::string skipped = kind + std::string("\x2a\x4d\x18\x03\0\0\0abc", 10);
+    EXPECT_EQ(text_of({write("a.zst", skipped + zstd("one\n") + skipped + skipped + zstd("two\n") + skipped)}),
+              "one\ntwo\n");
+    EXPECT_HAS(refusal(write("only.zst", skipped)), "only.zst: is empty");
+    EXPECT_HAS(refusal(write("cut.zst", zstd("one\n") + skipped.substr(0, 9))), "cut.zst: is truncated");
+  }
+}
+
 TEST_F(TextTest, RefusesDamagedPackedFiles) {
   for (const auto& [name, ending, pack] : kPackings) {
     const std::string packed = pack("some text that is long enough to be packed, packed, packed\n");

@@ -22,6 +22,7 @@ namespace headroom {
 namespace {
 
 constexpr std::size_t kUnpackerBuffer = std::size_t{64} << 10;
+constexpr std::size_t kHeadSize = 4;  // bytes that tell a compression format
 
 std::string reason(int number) {
   return std::generic_category().message(number);
@@ -62,9 +63,10 @@ class PlainReader : public ByteReader {
   std::int64_t consumed() const override { return consumed_; }
 
   bool is_empty() const { return is_empty_; }
-  bool begins_with(std::string_view magic) const {
-    std::string head(magic.size(), '\0');
-    return ::pread(descriptor_, head.data(), head.size(), 0) == std::ssize(head) && head == magic;
+  std::string head() const {
+    std::string bytes(kHeadSize, '\0');
+    bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(::pread(descriptor_, bytes.data(), bytes.size(), 0), 0)));
+    return bytes;
   }
 
  private:
@@ -92,7 +94,7 @@ class MemoryReader : public ByteReader {
   std::int64_t consumed() const override { return static_cast<std::int64_t>(at_); }
 
   bool is_empty() const { return bytes_.empty(); }
-  bool begins_with(std::string_view magic) const { return bytes_.starts_with(magic); }
+  std::string head() const { return bytes_.substr(0, kHeadSize); }
 
  private:
   std::string bytes_;
@@ -240,19 +242,25 @@ std::unique_ptr<ByteReader> unpack(const std::filesystem::path& path, std::uniqu
   return std::make_unique<Reader>(path, std::move(file));
 }
 
+constexpr std::string_view kZstd = "\x28\xb5\x2f\xfd";
+
 // A compression format, recognised by the first bytes of a file. No text begins with these bytes.
 struct Packing {
   std::string_view name, ending, magic;
   std::unique_ptr<ByteReader> (*unpack)(const std::filesystem::path& path, std::unique_ptr<ByteReader> file);
 };
 constexpr Packing kPackings[] = {{"gzip", ".gz", "\x1f\x8b", unpack<GzipReader>},
-                                 {"zstd", ".zst", "\x28\xb5\x2f\xfd", unpack<ZstdReader>}};
+                                 {"zstd", ".zst", kZstd, unpack<ZstdReader>}};
 
 // Returns a reader of the decompressed bytes of `plain`, called `path` in messages.
 template <class Plain>
 std::unique_ptr<ByteReader> unpacking(const std::filesystem::path& path, std::unique_ptr<Plain> plain) {
+  std::string head = plain->head();
+  if (head.ends_with("\x2a\x4d\x18") && (head.front() & 0xf0) == 0x50) {
+    head = kZstd;  // a skippable frame (RFC 8878, 3.1), with which pzstd and the seekable format begin
+  }
   for (const Packing& packing : kPackings) {
-    if (plain->begins_with(packing.magic)) {
+    if (head.starts_with(packing.magic)) {
       return packing.unpack(path, std::move(plain));
     }
   }
