@@ -133,10 +133,7 @@ class JsonLines : public TextFile {
       return std::nullopt;
     }
     const std::string origin = fmt::format("{}:{}", path_, number_);
-    const Json value = parse_json(line_, origin);
-    if (!value.is_object()) {
-      user_error("{}: must be a JSON object, got {}", origin, value.type_name());
-    }
+    const Json value = parse_json_line(line_, origin);
     const auto found = value.find(field_);
     if (found == value.end()) {
       user_error("{}: has no field \"{}\" (data.json_field)", origin, field_);

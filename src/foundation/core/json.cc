@@ -28,10 +28,13 @@ std::string json_complaint(std::string_view what) {
 
 // Checks a document without building it. The depth must be checked first, because the library destroys nested values
 // recursively.
+constexpr const char* kOneALine = "{}: expected one JSON object a line, got {}";
+
 template <class J>
 class JsonGuard : public J::json_sax_t {
  public:
-  JsonGuard(std::string_view origin, std::size_t max_depth) : origin_(origin), max_depth_(max_depth) {}
+  JsonGuard(std::string_view origin, std::size_t max_depth, std::string_view line = {})
+      : origin_(origin), max_depth_(max_depth), line_(line) {}
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -65,6 +68,9 @@ class JsonGuard : public J::json_sax_t {
     return true;
   }
   bool parse_error(std::size_t byte, const std::string&, const typename J::exception& error) override {
+    if (!line_.empty() && byte > line_.size()) {
+      user_error(kOneALine, origin_, line_.front() == '[' ? "the beginning of an array" : "the beginning of one");
+    }
     user_error("{}: not valid JSON at byte {}: {}", origin_, byte, json_complaint(error.what()));
   }
 
@@ -76,16 +82,17 @@ class JsonGuard : public J::json_sax_t {
   }
   std::string_view origin_;
   std::size_t max_depth_, depth_ = 0;
+  std::string_view line_;
   std::vector<std::unordered_set<std::string>> keys_;  // keys of each open object
 };
 
 template <class J>
-J parse_json_as(std::string_view text, std::string_view origin, std::size_t max_depth) {
+J parse_json_as(std::string_view text, std::string_view origin, std::size_t max_depth, std::string_view line = {}) {
   // The library would treat a zero byte as the end and ignore the rest.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
     user_error("{}: not valid JSON at byte {}: a zero byte", origin, zero + 1);
   }
-  JsonGuard<J> guard(origin, max_depth);
+  JsonGuard<J> guard(origin, max_depth, line);
   J::sax_parse(text, &guard);
   return J::parse(text);
 }
@@ -94,6 +101,14 @@ J parse_json_as(std::string_view text, std::string_view origin, std::size_t max_
 
 Json parse_json(std::string_view text, std::string_view origin, std::size_t max_depth) {
   return parse_json_as<Json>(text, origin, max_depth);
+}
+
+Json parse_json_line(std::string_view text, std::string_view origin) {
+  Json value = parse_json_as<Json>(text, origin, 64, text);
+  if (!value.is_object()) {
+    user_error(kOneALine, origin, value.type_name());
+  }
+  return value;
 }
 
 SortedJson parse_sorted_json(std::string_view text, std::string_view origin, std::size_t max_depth) {

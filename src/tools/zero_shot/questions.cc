@@ -219,11 +219,7 @@ void for_each_row(const data::Document& document, const std::function<void(const
       return;
     }
     const std::string where = fmt::format("{}:{}", document.name, number);
-    const Json row = parse_json(line, where);
-    if (!row.is_object()) {
-      user_error("{}: must be a JSON object, got {}", where, row.type_name());
-    }
-    use(row, where);
+    use(parse_json_line(line, where), where);
   });
 }
 

@@ -378,7 +378,11 @@ TEST_F(TextTest, NamesTheLineOfBadJson) {
                            "{\"text\": \"a\", \"text\": \"b\"}"}) {
     EXPECT_HAS(bad(line), "bad.jsonl:3");
   }
-  EXPECT_HAS(bad("[1]"), "bad.jsonl:3: must be a JSON object, got array");
+  EXPECT_HAS(bad("[1]"), "bad.jsonl:3: expected one JSON object a line, got array");
+  EXPECT_HAS(refusal(write("pretty.json", "{\n  \"text\": \"a\"\n}\n")),
+             "pretty.json:1: expected one JSON object a line, got the beginning of one");
+  EXPECT_HAS(refusal(write("list.json", "[{\"text\": \"a\"},\n{\"text\": \"b\"}]\n")),
+             "list.json:1: expected one JSON object a line, got the beginning of an array");
   EXPECT_HAS(bad("{\"body\": \"a\"}"), "bad.jsonl:3: has no field \"text\" (data.json_field)");
   EXPECT_HAS(bad("{\"text\": 3}"), "bad.jsonl:3: field \"text\" (data.json_field) must be a string, got number");
   EXPECT_HAS(bad("{\"text\": \"\xff\"}"), "is not valid UTF-8 from byte");

@@ -265,8 +265,8 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   };
   EXPECT_PRED2(contains, piqa("{\"query\": \"q\"}"), "p.jsonl:2: has no field \"choices\"");
   EXPECT_PRED2(contains, piqa("{\"query\": 3}"), "p.jsonl:2: field \"query\" must be a text, got number");
-  EXPECT_PRED2(contains, piqa("[1]"), "p.jsonl:2: must be a JSON object, got array");
-  EXPECT_PRED2(contains, piqa("{\"query\""), "p.jsonl:2: not valid JSON");
+  EXPECT_PRED2(contains, piqa("[1]"), "p.jsonl:2: expected one JSON object a line, got array");
+  EXPECT_PRED2(contains, piqa("{\"query\""), "p.jsonl:2: expected one JSON object a line, got the");
   EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}"), "at least two texts");
   EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}"), "0 to 1, got 2");
   EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}"), "0 to 1, got -1");
