@@ -92,7 +92,7 @@ void require_writable(const std::filesystem::path& path, std::string_view what);
 std::filesystem::path absolute_path(const std::filesystem::path& path);
 
 // Creates a folder and its parents. Throws Error naming the folder and the reason, and UserError if a file is in the
-// way.
+// way or a part of the path is "~".
 void make_folder(const std::filesystem::path& path);
 
 class InUseError : public UserError {

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "foundation/core/machine/system.h"
 #include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -160,7 +161,7 @@ void make_absolute(const Field& field, const std::filesystem::path& folder) {
     return;
   }
   const auto absolute = [&folder](std::string& name) {
-    name = name.empty() ? name : absolute_path(folder / name).string();
+    name = name.empty() ? name : absolute_path(folder / with_home(name)).string();
   };
   if (auto* const* const name = std::get_if<std::string*>(&field.slot)) {
     absolute(**name);

@@ -159,11 +159,11 @@ TEST_F(LoadConfig, RefusesAWrongBase) {
 
 TEST_F(LoadConfig, NamesOfFilesAreRelativeToTheFile) {
   put("here/runs/mine.toml",
-      "[data]\ntrain = [\"a/*.txt\", \"/b.txt\"]\nvalidation = [\"../v.txt\"]\n"
+      "[data]\ntrain = [\"a/*.txt\", \"/b.txt\", \"~/c\"]\nvalidation = [\"../v.txt\"]\n"
       "[tokenizer]\nmodel = \"t.model\"\n");
   const std::string here = fs::current_path().string();
   Config config = load_config("runs/mine.toml");
-  EXPECT_EQ(config.data.train, (std::vector<std::string>{here + "/runs/a/*.txt", "/b.txt"}));
+  EXPECT_EQ(config.data.train, (std::vector<std::string>{here + "/runs/a/*.txt", "/b.txt", with_home("~/c")}));
   EXPECT_EQ(config.data.validation, std::vector<std::string>{here + "/v.txt"});
   EXPECT_EQ(config.tokenizer.model, here + "/runs/t.model");
   config = load_config("runs/mine.toml", {"data.validation=[\"w.txt\"]"});

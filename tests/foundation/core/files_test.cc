@@ -288,6 +288,8 @@ TEST_F(MakeFolder, MakesParentsAndMindsFiles) {
   make_folder(folder_ / "a" / "b");
   make_folder(folder_ / "a" / "b");
   EXPECT_TRUE(fs::is_directory(folder_ / "a" / "b"));
+  EXPECT_EQ(complaint_of([&] { make_folder("~/x"); }),
+            "user error: ~/x: cannot create directory: \"~\" is not expanded here; give the whole path");
   const fs::path file = put("file", "x");
   EXPECT_EQ(complaint_of([&] { make_folder(file); }),
             "user error: " + file.string() + ": cannot create directory: it is a file");

@@ -183,6 +183,8 @@ TEST_F(Home, FollowsTheEnvironment) {
 TEST_F(Home, CacheHasThreePlaces) {
   const Environment cache("HEADROOM_CACHE", "/a/cache"), xdg("XDG_CACHE_HOME", "/b"), home("HOME", "/c");
   EXPECT_EQ(cache_folder(), "/a/cache");
+  const Environment tilde("HEADROOM_CACHE", "~/x");
+  EXPECT_EQ(cache_folder(), "/c/x");
   const Environment no_cache("HEADROOM_CACHE", nullptr);
   EXPECT_EQ(cache_folder(), "/b/headroom");
   const Environment no_xdg("XDG_CACHE_HOME", "");

@@ -230,6 +230,9 @@ void make_folder(const std::filesystem::path& path) {
   std::error_code error;
   for (std::filesystem::path there = path; !there.empty() && there != there.parent_path();
        there = there.parent_path()) {
+    if (there.filename() == "~") {
+      user_error("{}: cannot create directory: \"~\" is not expanded here; give the whole path", path.string());
+    }
     if (std::filesystem::exists(there, error) && !std::filesystem::is_directory(there, error)) {
       user_error("{}: cannot create directory: {} is a file", path.string(), there == path ? "it" : there.string());
     }

@@ -185,10 +185,15 @@ std::string home_folder() {
   fail("recipes: no such folder above {}: set HEADROOM_HOME to the folder that holds it", program.string());
 }
 
+std::string with_home(const std::string& path) {
+  const char* const home = std::getenv("HOME");
+  return home != nullptr && (path == "~" || path.starts_with("~/")) ? home + path.substr(1) : path;
+}
+
 std::string cache_folder() {
   const auto set = [](const char* name) -> std::string {
     const char* const value = std::getenv(name);
-    return value == nullptr ? "" : value;
+    return value == nullptr ? "" : with_home(value);
   };
   if (std::string cache = set("HEADROOM_CACHE"); !cache.empty()) {
     return cache;

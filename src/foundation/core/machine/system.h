@@ -55,6 +55,8 @@ int interrupt_status();
 std::string home_folder();
 // Sets home_folder() unless HEADROOM_HOME is set. For programs other than the command, which ship recipes elsewhere.
 void set_home_folder(const std::string& folder);
+// Returns a path with $HOME in place of "~" at its beginning, as shells expand it.
+std::string with_home(const std::string& path);
 // Returns the folder for prepared data: $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. Throws
 // Error if the user has no home directory.
 std::string cache_folder();
