@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -253,34 +252,57 @@ std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::st
   return built;
 }
 
-void verify(Checkpoint& checkpoint, const nn::Parameters& parameters, const std::string& origin) {
-  if (checkpoint.verified) {
-    return;
-  }
+namespace {
+
+// Checks the values against the checksums, and sets checkpoint.verified if there are any.
+void verify_values(Checkpoint& checkpoint, const std::string& origin) {
   const auto sums = checkpoint.metadata.find(kChecksums);
   if (sums == checkpoint.metadata.end()) {
     log_info("{}: was written without checksums, so corrupt tensors cannot be detected", origin);
     return;
   }
-  std::set<std::string> buffers;
-  for (const nn::Parameter& parameter : parameters.in_creation_order()) {
-    if (parameter.buffer) {
-      buffers.insert("model." + parameter.name);
-    }
-  }
-  verify_checksums(checkpoint.tensors, buffers, sums->second, origin);
+  verify_checksums(checkpoint.tensors, sums->second, origin);
   checkpoint.metadata.erase(sums);
   checkpoint.verified = true;
 }
 
+// Returns the newest intact checkpoint of a run before `file`; empty if there is none.
+std::string intact_before(const fs::path& file) {
+  for (const fs::path& earlier : earlier_checkpoints(file)) {
+    try {
+      Checkpoint checkpoint = read_unchecked(earlier);
+      verify_values(checkpoint, earlier.string());
+      return checkpoint.verified ? earlier.string() : "";
+    } catch (const UserError&) {  // damaged as well
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void verify(Checkpoint& checkpoint, const std::string& origin) {
+  try {
+    if (!checkpoint.verified) {
+      verify_values(checkpoint, origin);
+    }
+  } catch (const UserError& error) {
+    const std::string other = intact_before(origin);
+    user_error("{}{}", error.what(),
+               other.empty() ? ""
+                             : fmt::format("; {} is intact: name it instead of the run, or remove the damaged file to "
+                                           "continue from it with --resume",
+                                           other));
+  }
+}
+
 Checkpoint read_checkpoint(const fs::path& path, Check check) {
   Checkpoint checkpoint = read_unchecked(path);
-  const auto shapes = build(checkpoint, path.string(), at::TensorOptions(at::kMeta),
-                            [](const at::Tensor& stored, const nn::Parameter&) {
-                              return at::empty_like(stored, at::TensorOptions(at::kMeta).dtype(at::kFloat));
-                            });
+  build(checkpoint, path.string(), at::TensorOptions(at::kMeta), [](const at::Tensor& stored, const nn::Parameter&) {
+    return at::empty_like(stored, at::TensorOptions(at::kMeta).dtype(at::kFloat));
+  });
   if (check == Check::contents) {
-    verify(checkpoint, shapes->parameters(), path.string());
+    verify(checkpoint, path.string());
   }
   checkpoint.metadata.erase(kChecksums);
   return checkpoint;

@@ -21,9 +21,12 @@ using Place = std::function<at::Tensor(const at::Tensor& stored, const nn::Param
 std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::string& origin,
                                      const at::TensorOptions& options, const Place& place);
 
-// Step 3: checks the values against the checksums and sets checkpoint.verified. `parameters` are the model's. Throws
-// UserError.
-void verify(Checkpoint& checkpoint, const nn::Parameters& parameters, const std::string& origin);
+// Step 3: checks the values against the checksums and sets checkpoint.verified. Throws UserError, which names the
+// newest intact checkpoint before this one if `origin` is a file of a run.
+void verify(Checkpoint& checkpoint, const std::string& origin);
+
+// Returns the checkpoints before a file of a run, newest first; empty for any other file.
+std::vector<std::filesystem::path> earlier_checkpoints(const std::filesystem::path& file);
 
 // Opens the first readable checkpoint of a run folder: calls open() for the one that `latest` names, then for the
 // others, newest first, until it does not throw UserError. Logs a warning for each that does. If a checkpoint vanishes

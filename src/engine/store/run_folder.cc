@@ -131,6 +131,12 @@ fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, 
   return folder / name;
 }
 
+std::vector<fs::path> earlier_checkpoints(const fs::path& file) {
+  const std::vector<fs::path> files = list_checkpoints(file.parent_path());
+  const auto own = std::find(files.begin(), files.end(), file);
+  return {own == files.end() ? own : own + 1, files.end()};
+}
+
 void open_first(const fs::path& run_or_checkpoint, const OpenCandidate& open) {
   constexpr int kAttempts = 20;
   for (int attempt = 1;; ++attempt) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "foundation/core/ceil_div.h"
-#include "foundation/core/machine/log.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
@@ -87,20 +86,6 @@ std::string hex(uLong sum) {
   return fmt::format("{:08x}", sum);
 }
 
-// Returns whether `was` is the CRC of several copies of the tensor. Earlier versions wrote this for buffers that all
-// ranks held.
-bool is_repeated(uLong sum, std::size_t size, const std::string& was) {
-  constexpr int kMostRanks = 1024;
-  uLong joined = sum;
-  for (int copies = 2; copies <= kMostRanks; ++copies) {
-    joined = crc32_combine(joined, sum, static_cast<z_off_t>(size));
-    if (hex(joined) == was) {
-      return true;
-    }
-  }
-  return false;
-}
-
 struct Sum {
   std::size_t begin = 0, size = 0;
   uLong crc = 0;
@@ -143,25 +128,15 @@ std::string join_checksums(const std::vector<std::string>& parts, const std::map
   return to_json_line(sums);
 }
 
-void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const std::set<std::string>& buffers,
-                      const std::string& stored, const std::string& origin) {
+void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const std::string& stored,
+                      const std::string& origin) {
   const Json sums = parse_json(stored, origin + ": checksums");
-  bool warned = false;
   for (const auto& [name, tensor] : tensors) {
     if (!sums.is_object() || !sums.contains(name) || !sums.at(name).is_string()) {
       user_error("{}: tensor \"{}\" has no checksum", origin, name);
     }
-    const uLong sum = crc32_of(tensor.contiguous());
-    const std::string is = hex(sum), was = sums.at(name).get<std::string>();
-    if (is != was && buffers.contains(name) && is_repeated(sum, tensor.nbytes(), was)) {
-      if (!warned) {
-        log_warning(
-            "{}: its soft-E priors are intact, but an earlier version that trained on several ranks wrote wrong "
-            "checksums of them; `--resume` writes checkpoints with correct ones",
-            origin);
-      }
-      warned = true;
-    } else if (is != was) {
+    const std::string is = hex(crc32_of(tensor.contiguous())), was = sums.at(name).get<std::string>();
+    if (is != was) {
       user_error("{}: tensor \"{}\" is damaged: its checksum is {}, but was {} when it was written", origin, name, is,
                  was);
     }

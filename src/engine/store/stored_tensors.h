@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -38,9 +37,8 @@ std::string checksums_of(const std::vector<OwnedBytes>& owned);
 std::string join_checksums(const std::vector<std::string>& parts, const std::map<std::string, std::size_t>& sizes);
 
 // Checks all tensors against `stored`, the JSON above. Throws UserError naming `origin` and the first tensor whose
-// checksum is missing or does not match. Earlier versions that trained on several ranks wrote the checksum of several
-// copies of a buffer; such checksums of `buffers` cause a warning instead.
-void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const std::set<std::string>& buffers,
-                      const std::string& stored, const std::string& origin);
+// checksum is missing or does not match.
+void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const std::string& stored,
+                      const std::string& origin);
 
 }  // namespace headroom::store
