@@ -123,3 +123,16 @@ def test_ids_of_random_texts(headroom, tmp_path, kind):
     headroom("data", "prepare", tmp_path / "text.txt", "--tokenizer", tmp_path, "--out", tmp_path / "text.tokens")
     mine = safetensors.load_file(tmp_path / "text.tokens")["tokens"]
     assert mine.tolist() == made.encode(text).ids
+
+
+def test_an_evaluation_says_that_begin_tokens_are_left_out(headroom, tmp_path):
+    made, end = bpe("llama"), "<|endoftext|>"
+    theirs, ids = random_model("llama", made.get_vocab_size(), CONTEXT), made.encode(TEXT).ids[:CONTEXT]
+    theirs.save_pretrained(tmp_path / "theirs")
+    made.post_processor = tokenizers.processors.TemplateProcessing(f"{end} $A", special_tokens=[(end, made.token_to_id(end))])
+    made.save(str(tmp_path / "theirs" / "tokenizer.json"))
+    (tmp_path / "text.txt").write_text(made.decode(ids))
+    mine = headroom.json("evaluate", tmp_path / "theirs", "--data", tmp_path / "text.txt")
+    assert abs(mine["loss"] - loss_of(theirs, ids)) < 1e-5 and mine["begin"] == "none"
+    shown = headroom("evaluate", tmp_path / "theirs", "--data", tmp_path / "text.txt").stdout
+    assert "without the tokens that its tokenizer puts in front of a text" in shown

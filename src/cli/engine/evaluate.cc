@@ -151,6 +151,11 @@ void print(const tasks::Evaluation& result, const tasks::Task& task, const std::
     log_info("{}", uncertain);
   }
   Json document = figures;
+  const std::optional<store::SpecialTokens> special = store::stored_special_tokens(opened.checkpoint);
+  if (special && !special->begin(*opened.checkpoint.tokenizer).empty()) {
+    output.text("scored as one text without the tokens that its tokenizer puts in front of a text\n");
+    document["begin"] = "none";
+  }
   document["data"] = read;
   document["tokens"] = result.predictions();
   document["seconds"] = result.seconds;
