@@ -161,18 +161,37 @@ TEST_F(SpecialTokensTest, BeginAsInCheckpointsOfEarlierVersions) {
   EXPECT_EQ(stored_special_tokens(checkpoint)->begin(*checkpoint.tokenizer), Ids{});
 }
 
-// As transformers adds them: after the vocabulary in the order of the keys, if the model has embeddings for them.
+// As transformers 5.24 adds them: after the vocabulary, if the model has embeddings for them.
 TEST_F(SpecialTokensTest, TokensWithoutAnIdComeAfterTheVocabulary) {
   put_tokenizer(37);
+  const auto names = [&](const Json& settings) {  // of the tokens 38 and 39
+    put("tokenizer_config.json", settings);
+    const auto tokenizer = import_huggingface(theirs_).checkpoint.tokenizer;
+    EXPECT_EQ(tokenizer->vocabulary_size(), 40);
+    std::vector<std::string> found(2);
+    for (const char* name : {"<eos>", "<old>", "<pad>", "<late>", "<img>", "<bos>", "<box>"}) {
+      if (const std::int32_t id = tokenizer->id_of(name); id >= 38) {
+        found.at(static_cast<std::size_t>(id) - 38) = name;
+        EXPECT_EQ(tokenizer->encode(name), Ids{id});
+      }
+    }
+    return found;
+  };
+  using Names = std::vector<std::string>;
   put("special_tokens_map.json", {{"pad_token", "<pad>"}, {"eos_token", "<old>"}});
-  put("tokenizer_config.json", {{"additional_special_tokens", {"<late>"}}, {"eos_token", {{"content", "<eos>"}}}});
-  const auto tokenizer = import_huggingface(theirs_).checkpoint.tokenizer;
-  EXPECT_EQ(tokenizer->vocabulary_size(), 40);
-  EXPECT_EQ(tokenizer->encode("<eos><pad><|end|>"), (Ids{38, 39, 37}));
-  EXPECT_EQ(tokenizer->id_of("<late>"), -1) << "the model has no embedding of it";
-  EXPECT_EQ(tokenizer->id_of("<old>"), -1);
-  put("tokenizer_config.json", {{"split_special_tokens", true}, {"eos_token", "<eos>"}});
-  EXPECT_EQ(import_huggingface(theirs_).checkpoint.tokenizer->id_of("<eos>"), -1);
+  Json settings = {{"additional_special_tokens", {"<late>"}}, {"eos_token", {{"content", "<eos>"}}}};
+  EXPECT_EQ(names(settings), (Names{"<old>", "<pad>"})) << "the map is read last";
+  EXPECT_EQ(stored_special_tokens(import_huggingface(theirs_).checkpoint)->name("eos_token"), "<old>");
+  settings["added_tokens_decoder"] = Json::object();
+  EXPECT_EQ(names(settings), (Names{"<eos>", "<late>"})) << "it is not read";
+  put("special_tokens_map.json", Json::object());
+  EXPECT_EQ(names({{"image_token", "<img>"}, {"bos_token", "<bos>"}}), (Names{"<bos>", "<img>"}));
+  EXPECT_EQ(names({{"extra_special_tokens", {{"box_token", "<box>"}}}, {"image_token", "<img>"}}),
+            (Names{"<img>", "<box>"}));
+  EXPECT_EQ(names({{"model_specific_special_tokens", {{"image_token", "<img>"}}}}), (Names{"<img>", ""}));
+  EXPECT_EQ(names({{"extra_special_tokens", {"<box>"}}, {"additional_special_tokens", {"<late>"}}}),
+            (Names{"<box>", ""}));
+  EXPECT_EQ(names({{"split_special_tokens", true}, {"eos_token", "<eos>"}}), (Names{"", ""}));
 }
 
 TEST_F(SpecialTokensTest, AFolderMayHaveMoreTokensThanItsModel) {

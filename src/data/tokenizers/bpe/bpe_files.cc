@@ -76,29 +76,6 @@ bool is_tokenizer_json(const std::string& text, const fs::path& path) {
   return !document.is_object() || named || (document.contains("model") && document.at("model").is_object());
 }
 
-// Returns the tokens that tokenizer_config.json or added_tokens.json adds, in the order of their ids.
-std::vector<NamedToken> added_beside(const fs::path& folder, const SortedJson& settings) {
-  std::map<std::string, SortedJson> by_id;  // ids padded with zeros
-  std::string place = (folder / "tokenizer_config.json").string() + ": added_tokens_decoder";
-  if (const SortedJson decoder = settings.value("added_tokens_decoder", SortedJson()); decoder.is_object()) {
-    for (const auto& [id, token] : decoder.items()) {
-      by_id[fmt::format("{:0>20}", id)] = token;
-    }
-  } else {
-    place = (folder / "added_tokens.json").string();
-    const SortedJson added = read_json_object(place);
-    for (const auto& [token, id] : added.items()) {
-      by_id[fmt::format("{:0>20}", id.dump())] = token;
-    }
-  }
-  std::vector<NamedToken> all;
-  for (const auto& [ignored, token] : by_id) {
-    const bool special = token.is_object() && token.value("special", SortedJson()) == true;
-    all.push_back({.token = token, .place = place, .special = special});
-  }
-  return all;
-}
-
 // Does to the added tokens what transformers does when it opens the folder: tokens that only the files next to the
 // tokenizer.json name are added, with ids after the vocabulary if it lacks them. Tokens from `size` on, the model's
 // vocabulary size, are removed, because the model has no embedding of them (0: unknown). Returns whether it changed
@@ -125,14 +102,17 @@ bool complete_added(SortedJson& document, const fs::path& file, std::int64_t siz
       return token.is_object() && token.value("content", SortedJson()) == content;
     });
   };
-  const SortedJson settings = read_json_object(file.parent_path() / "tokenizer_config.json");
-  std::vector<NamedToken> named = added_beside(file.parent_path(), settings);
-  if (settings.value("split_special_tokens", SortedJson()) != true) {
-    const std::vector<NamedToken> special = named_special_tokens(file.parent_path());
+  const fs::path folder = file.parent_path();
+  const std::vector<NamedToken> special = named_special_tokens(folder);
+  std::vector<NamedToken> named;
+  for (const auto& [ignored, token] : added_tokens_beside(folder, special)) {
+    named.push_back(token);
+  }
+  if (read_json_object(folder / "tokenizer_config.json").value("split_special_tokens", SortedJson()) != true) {
     named.insert(named.end(), special.begin(), special.end());
   }
   for (const NamedToken& one : named) {
-    const SortedJson& content = one.token.is_object() ? one.token.value("content", SortedJson()) : one.token;
+    const SortedJson& content = one.content();
     if (!content.is_string() || content == SortedJson("")) {
       user_error("{} must be a token or null, got {}", one.place, one.token.dump());
     }
@@ -145,9 +125,10 @@ bool complete_added(SortedJson& document, const fs::path& file, std::int64_t siz
     }
     SortedJson token = {{"id", vocabulary.value(content.get<std::string>(), SortedJson(next))},
                         {"content", content},
-                        {"special", one.special}};
-    for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) {
-      token[flag] = one.token.is_object() && one.token.value(flag, SortedJson()) == true;
+                        {"special", one.special},
+                        {"normalized", one.normalised()}};
+    for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
+      token[flag] = one.flag(flag);
     }
     added.push_back(std::move(token));
     changes = true;

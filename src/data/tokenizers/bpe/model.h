@@ -82,11 +82,23 @@ struct NamedToken {
   SortedJson token;
   std::string place;  // the file and the key
   bool special = true;
+  bool flag(const char* name, bool otherwise = false) const {
+    return token.is_object() ? token.value(name, SortedJson(otherwise)) == true : otherwise;
+  }
+  bool normalised() const { return flag("normalized", !special); }  // whether it is matched in the normalised text
+  const SortedJson& content() const {
+    return token.is_object() && token.contains("content") ? token["content"] : token;
+  }
 };
 // Returns the special tokens that special_tokens_map.json and tokenizer_config.json name, in the order in which
 // transformers adds those that the vocabulary lacks. `defaults`: those of keys that neither file has.
 std::vector<NamedToken> named_special_tokens(const std::filesystem::path& folder,
                                              const std::map<std::string, std::string>& defaults = {});
+
+// Returns the tokens that tokenizer_config.json or, without added_tokens_decoder, added_tokens.json adds, by id.
+// `special`: those that are special in the latter. Throws UserError for a wrong id.
+std::map<std::int32_t, NamedToken> added_tokens_beside(const std::filesystem::path& folder,
+                                                       const std::vector<NamedToken>& special);
 
 // Settings from the files next to a vocabulary and its merges.
 struct PairSettings {

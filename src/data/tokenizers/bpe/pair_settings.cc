@@ -5,6 +5,7 @@
 #include <map>
 
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "model.h"
 
@@ -48,16 +49,15 @@ const TokenizerClass& class_of(const SortedJson& settings, const fs::path& folde
              names_none ? "model_type" : "tokenizer_class", names_none ? kind : name);
 }
 
-// Returns the text of a token, which is a string or an object. Throws UserError if it absorbs blanks or matches whole
-// words only.
-std::string content_of(const SortedJson& token, const std::string& place) {
-  const SortedJson& content = token.is_object() && token.contains("content") ? token.at("content") : token;
+// Returns the text of a token. Throws UserError if it absorbs blanks or matches whole words only.
+std::string content_of(const NamedToken& named) {
+  const SortedJson& content = named.content();
   if (!content.is_string()) {
-    user_error("{} must be a token, got {}", place, token.dump());
+    user_error("{} must be a token, got {}", named.place, named.token.dump());
   }
   for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
-    if (token.is_object() && token.value(flag, SortedJson()) == true) {
-      user_error("{}: {} is true for \"{}\", which is not supported", place, flag, content.get<std::string>());
+    if (named.flag(flag)) {
+      user_error("{}: {} is true for \"{}\", which is not supported", named.place, flag, content.get<std::string>());
     }
   }
   return content.get<std::string>();
@@ -70,46 +70,86 @@ std::int32_t id_of(const SortedJson& id, const std::string& place) {
   return id.get<std::int32_t>();
 }
 
+constexpr const char* kKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                 "pad_token", "cls_token", "mask_token"};  // in transformers' order
+
+// Returns a file's JSON object with its keys in order; empty if there is no such file.
+Json ordered(const fs::path& file) {
+  return read_json_object(file).empty() ? Json::object() : parse_json(read_text_file(file), file.string());
+}
+
 }  // namespace
 
 std::vector<NamedToken> named_special_tokens(const fs::path& folder,
                                              const std::map<std::string, std::string>& defaults) {
-  constexpr const char* kKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                   "pad_token", "cls_token", "mask_token"};  // in transformers' order
-  constexpr const char* kLists[] = {"additional_special_tokens", "extra_special_tokens"};
-  std::map<std::string, NamedToken> named;
+  constexpr const char *kExtra = "extra_special_tokens", *kMore = "additional_special_tokens";
+  const fs::path settings_file = folder / "tokenizer_config.json", map_file = folder / "special_tokens_map.json";
+  const Json settings = ordered(settings_file);
+  // transformers reads it last, and only without added_tokens_decoder.
+  const Json map = settings.contains("added_tokens_decoder") ? Json::object() : ordered(map_file);
+  Json usual = Json::object(), objects = usual, strings = usual, named = usual, extra = Json::array(), more = extra;
   for (const auto& [key, token] : defaults) {
-    named[key] = {.token = token, .place = key};
+    usual[key] = token;
   }
-  std::vector<NamedToken> listed;
-  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the latter takes precedence
-    const SortedJson document = read_json_object(folder / name);
-    const auto token_at = [&](const char* key, const SortedJson& token) -> NamedToken {
-      return {.token = token, .place = fmt::format("{}: {}", (folder / name).string(), key)};
-    };
-    for (const char* key : kKeys) {
-      if (const auto found = document.find(key); found != document.end()) {
-        named[key] = token_at(key, *found);
-      }
-    }
-    for (const char* key : kLists) {
-      for (const SortedJson& token : document.value(key, SortedJson())) {
-        listed.push_back(token_at(key, token));
+  for (const Json* file : {&settings, &map}) {
+    for (const auto& [key, token] : file->items()) {
+      if (std::ranges::find(kKeys, key) != std::end(kKeys)) {
+        usual[key] = token;
+      } else if (key.ends_with("_token") && (token.is_string() || token.is_object())) {  // such as image_token
+        (file == &settings && token.is_string() ? strings : objects)[key] = token;
+      } else if (token.is_object() && (key == kExtra || key == "model_specific_special_tokens")) {
+        named.update(token);
+      } else if (token.is_array() && (key == kExtra || (key == kMore && more.empty()))) {
+        Json& list = key == kExtra ? extra : more;
+        list.insert(list.end(), token.begin(), token.end());
       }
     }
   }
+  objects.update(strings);
+  objects.update(named);
+
   std::vector<NamedToken> all;
+  const auto add = [&](const std::string& key, const Json& token) {
+    const fs::path& file = map.contains(key) ? map_file : settings_file;
+    all.push_back({.token = token, .place = fmt::format("{}: {}", file.string(), key)});
+  };
   for (const char* key : kKeys) {
-    if (const auto found = named.find(key); found != named.end() && !found->second.token.is_null()) {
-      all.push_back(found->second);
+    if (const Json token = usual.value(key, Json()); !token.is_null()) {
+      add(key, token);
     }
   }
-  all.insert(all.end(), listed.begin(), listed.end());
+  for (const auto& [key, token] : objects.items()) {
+    add(key, token);
+  }
+  for (const Json& token : extra.empty() ? more : extra) {
+    add(extra.empty() ? kMore : kExtra, token);
+  }
   return all;
 }
 
-PairSettings read_pair_settings(const fs::path& folder) {
+std::map<std::int32_t, NamedToken> added_tokens_beside(const fs::path& folder, const std::vector<NamedToken>& special) {
   const fs::path settings_file = folder / "tokenizer_config.json", added_file = folder / "added_tokens.json";
+  const SortedJson settings = read_json_object(settings_file);
+  std::map<std::int32_t, NamedToken> added;
+  if (const auto found = settings.find("added_tokens_decoder"); found != settings.end() && found->is_object()) {
+    for (const auto& [key, token] : found->items()) {
+      const std::string place = fmt::format("{}: added_tokens_decoder.{}", settings_file.string(), key);
+      const bool marks = token.is_object() && token.value("special", SortedJson()) == true;
+      added[id_of(SortedJson::parse(key, nullptr, /*allow_exceptions=*/false), place)] = {token, place, marks};
+    }
+    return added;
+  }
+  const SortedJson tokens = read_json_object(added_file);
+  for (const auto& [token, id] : tokens.items()) {
+    const std::string place = fmt::format("{}: {}", added_file.string(), token);
+    const auto is_this = [&](const NamedToken& one) { return one.content() == token; };
+    added[id_of(id, place)] = {token, place, std::ranges::any_of(special, is_this)};
+  }
+  return added;
+}
+
+PairSettings read_pair_settings(const fs::path& folder) {
+  const fs::path settings_file = folder / "tokenizer_config.json";
   const SortedJson settings = read_json_object(settings_file);
   const TokenizerClass& kind = class_of(settings, folder);
   if (settings.value("add_prefix_space", SortedJson()) == true) {
@@ -117,33 +157,15 @@ PairSettings read_pair_settings(const fs::path& folder) {
                settings_file.string());
   }
   PairSettings pair{.words = std::string(kind.words), .composes = kind.composes};
-  std::map<std::string, std::string> defaults = {{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}};
-  if (!kind.padding.empty()) {
-    defaults["pad_token"] = kind.padding;
+  const std::vector<NamedToken> special = named_special_tokens(
+      folder,
+      {{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"pad_token", std::string(kind.padding)}});
+  for (const NamedToken& named : special) {
+    pair.special.push_back(content_of(named));
   }
-  for (const NamedToken& named : named_special_tokens(folder, defaults)) {
-    pair.special.push_back(content_of(named.token, named.place));
-  }
-  const auto is_special = [&](const std::string& token) {
-    return std::find(pair.special.begin(), pair.special.end(), token) != pair.special.end();
-  };
-  std::map<std::int32_t, AddedToken> added;
-  const SortedJson added_tokens = read_json_object(added_file);
-  for (const auto& [token, id] : added_tokens.items()) {
-    const std::int32_t number = id_of(id, fmt::format("{}: {}", added_file.string(), token));
-    added[number] = {.id = number, .content = token, .normalised = !is_special(token), .special = is_special(token)};
-  }
-  if (const auto found = settings.find("added_tokens_decoder"); found != settings.end() && found->is_object()) {
-    for (const auto& [key, token] : found->items()) {
-      const std::string place = fmt::format("{}: added_tokens_decoder.{}", settings_file.string(), key);
-      const std::int32_t id = id_of(SortedJson::parse(key, nullptr, /*allow_exceptions=*/false), place);
-      const bool special = token.is_object() && token.value("special", SortedJson()) == true;
-      const bool normalised = token.is_object() && token.value("normalized", SortedJson(!special)) == true;
-      added[id] = {.id = id, .content = content_of(token, place), .normalised = normalised, .special = special};
-    }
-  }
-  for (auto& [id, token] : added) {
-    pair.added.push_back(std::move(token));
+  for (const auto& [id, named] : added_tokens_beside(folder, special)) {
+    pair.added.push_back(
+        {.id = id, .content = content_of(named), .normalised = named.normalised(), .special = named.special});
   }
   return pair;
 }

@@ -57,7 +57,7 @@ Json token_of(const SortedJson& value, const std::string& origin, const char* ke
 
 Json tokenizer_settings(const std::filesystem::path& folder) {
   Json settings = Json::object();
-  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the latter takes precedence
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {  // the latter takes precedence
     const std::string origin = (folder / name).string();
     const SortedJson document = read_json_object(folder / name);
     for (const char* key : kTokens) {
@@ -72,6 +72,9 @@ Json tokenizer_settings(const std::filesystem::path& folder) {
     }
     if (const auto found = document.find("tokenizer_class"); found != document.end() && found->is_string()) {
       settings["tokenizer_class"] = found->get<std::string>();
+    }
+    if (document.contains("added_tokens_decoder")) {  // transformers then reads no other file
+      break;
     }
   }
   return settings;
