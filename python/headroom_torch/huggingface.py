@@ -6,6 +6,8 @@
     model = transformers.AutoModelForCausalLM.from_pretrained("mine_hf")      # if this module has been imported
     model.generate(ids, max_new_tokens=50)                                    # with the engine's KV cache
 
+A program that does not import this module passes trust_remote_code=True: the folder has a file that imports it.
+
 All language models are supported. For architectures that `transformers` implements itself, prefer headroom_torch.convert().
 AutoTokenizer loads the folder's tokenizer: a tokenizer.json if the package `tokenizers` has an equivalent, otherwise a
 HeadroomTokenizer.
@@ -24,7 +26,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from ._library import ops
 from .huggingface_cache import HeadroomCache, Look
 from .huggingface_padding import gathered, require_shape, tokens_first, tokens_or_embeddings
-from .huggingface_tokenizer import HeadroomTokenizer, load_tokenizer, save_tokenizer
+from .huggingface_tokenizer import CODE, HeadroomTokenizer, load_tokenizer, save_code, save_tokenizer
 from .models import LanguageModel, Path
 from .modules import _describe, has_hooks
 
@@ -53,11 +55,16 @@ class HeadroomConfig(transformers.PretrainedConfig):
     def __init__(self, settings: tuple[str, ...] = (), **others):
         super().__init__(**{**dict.fromkeys(_SPECIAL), **others})
         self.settings = list(settings)
+        self.auto_map = {"AutoConfig": f"{CODE}.HeadroomConfig", "AutoModelForCausalLM": f"{CODE}.HeadroomForCausalLM"}
         options = json.loads(ops.options_of(self.description))
         if options["model.kind"] != LanguageModel.KIND:
             raise ValueError(f"HeadroomConfig: settings: model.kind must be {LanguageModel.KIND}, got {options['model.kind']}")
         for theirs, ours in _NAMES.items():
             setattr(self, theirs, json.loads(options[f"model.{ours}"]))
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class="AutoConfig") -> None:
+        """Nothing: save_pretrained() writes the code that a folder needs."""
 
     @property
     def description(self) -> str:
@@ -98,6 +105,10 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
             made = cls(HeadroomConfig(model.options, **ids))
         made.model = model
         return made.eval()
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class="AutoModel") -> None:
+        """Nothing: save_pretrained() writes the code that a folder needs."""
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
@@ -262,6 +273,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
 
     def save_pretrained(self, save_directory: Path, **options) -> None:
         super().save_pretrained(save_directory, **options)
+        save_code(save_directory)
         save_tokenizer(self.model, save_directory, self.config.max_position_embeddings)
 
 

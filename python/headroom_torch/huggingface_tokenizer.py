@@ -13,12 +13,28 @@ from .models import LanguageModel, Path
 from .tokenizer import Tokenizer
 
 
+CODE = "modeling_headroom"  # the module in a saved folder
+_CODE_TEXT = '''"""The classes of this folder's model, for transformers with trust_remote_code=True."""
+
+try:
+    from headroom_torch.huggingface import HeadroomConfig, HeadroomForCausalLM, HeadroomTokenizer  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError(f"this model needs the Python package headroom_torch; install its wheel ({error})") from error
+'''
+
+
+def save_code(folder: Path) -> None:
+    """Writes the module through which `transformers` finds the classes of a saved folder."""
+    (Folder(folder) / f"{CODE}.py").write_text(_CODE_TEXT)
+
+
 class HeadroomTokenizer(transformers.PreTrainedTokenizer):
     """SentencePiece and words, with the ids of headroom_torch.Tokenizer. The name of a token is the text that it adds, or its
     id as <7> if that text is empty, not UTF-8 or another token's."""
 
     vocab_files_names = {"headroom_file": "tokenizer.headroom"}
     model_input_names = ["input_ids", "attention_mask"]
+    _auto_map = {"AutoTokenizer": [f"{CODE}.HeadroomTokenizer", None]}
 
     def __init__(self, headroom_file: Path, **others):
         self._engine = Tokenizer(headroom_file)
@@ -28,6 +44,10 @@ class HeadroomTokenizer(transformers.PreTrainedTokenizer):
         others.setdefault("pad_token", next((t for i, t in enumerate(self._tokens) if t == f"<{i}>"), self._tokens[0]))
         others.setdefault("split_special_tokens", True)
         super().__init__(headroom_file=os.fspath(headroom_file), **others)
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class="AutoTokenizer") -> None:
+        """Nothing: save_pretrained() writes the code that a folder needs."""
 
     @property
     def vocab_size(self) -> int:

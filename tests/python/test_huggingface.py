@@ -1,5 +1,9 @@
 """Language models through `transformers`: loading and saving, generate() with the engine's cache, calls as by its Trainer."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import transformers
@@ -8,6 +12,7 @@ import headroom_torch as ht
 import headroom_torch.huggingface as hf
 from random_transformers import CONFIGS, random_model
 from refusals import assert_refused
+from train_runs import PATIENCE
 
 CONTEXT = 24
 OPTIONS = {
@@ -51,6 +56,31 @@ def test_a_folder_has_everything(checkpoint, both, tmp_path):
     assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (256, 24, 2)
     assert config.num_attention_heads == 2 and config.max_position_embeddings == CONTEXT
     assert transformers.AutoTokenizer.from_pretrained(tmp_path).encode("né") == list("né".encode())
+
+
+def test_a_folder_opens_with_its_own_code(both, tmp_path):
+    """In a program that does not import headroom_torch, and after saving again there."""
+    torch.save((tokens(), both[1](tokens()).logits), tmp_path / "expected.pt")
+    code = """if True:
+        import sys, torch, transformers
+        folder = sys.argv[1]
+        ids, expected = torch.load(folder + "/expected.pt")
+        for place in (folder, folder + "/again"):
+            model = transformers.AutoModelForCausalLM.from_pretrained(place, trust_remote_code=True)
+            assert torch.equal(model(ids).logits, expected)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=True)
+            assert tokenizer.encode("ab") == [97, 98]
+            model.save_pretrained(folder + "/again"), tokenizer.save_pretrained(folder + "/again")
+        """
+
+    def run(code):
+        return subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE,
+                              env={**os.environ, "HF_HOME": str(tmp_path / "home")})
+
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+    done = run(code.replace("folder =", "sys.modules['headroom_torch'] = None; folder ="))
+    assert "this model needs the Python package headroom_torch; install its wheel" in done.stderr
 
 
 def test_greedy_generation_equals_ours(both):
