@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from ._library import ops
+from .flex import flex_attention
 
-__all__ = ["HeadMap", "Mixture", "adamw", "attention", "dropout", "expert_linear", "head_map",
-           "head_map_factors", "linear", "linear_attention", "linear_attention_step", "linear_cross_entropy", "muon"]
+__all__ = ["HeadMap", "Mixture", "adamw", "attention", "dropout", "expert_linear", "flex_attention",
+           "head_map", "head_map_factors", "linear", "linear_attention", "linear_attention_step", "linear_cross_entropy", "muon"]
 
 
 @dataclass

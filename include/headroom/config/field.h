@@ -105,6 +105,7 @@ struct Field {
   std::vector<std::string> choices;  // permitted elements of a list of strings; empty: any string
   std::string about;                 // one line of help text
   bool path = false;                 // strings: file names, relative to the folder of the file that sets them
+  bool table = false;                // strings: a TOML table, stored as text
   bool automatic = false;            // integers: "auto" is permitted (kAutomatic)
   bool refuse_unused = false;        // if nothing reads the field, a non-default value is an error, not a warning
   std::string choice;                // key whose value decides whether the field has an effect; "": none

@@ -62,6 +62,7 @@ class Attention {
     at::Tensor v;                        // see Heads
     at::Tensor factors;                  // [B, 1, S, F] key factors of the composition; undefined without one
     at::Tensor features;                 // [B, 1, S, F] key features of the position scheme; undefined: none
+    at::Tensor score_features;           // [B, 1, S, F] key features of the score; undefined: none
     std::vector<at::Tensor*> tensors();  // those that are defined
   };
 

@@ -131,6 +131,7 @@ struct ScoreCall {
   std::int64_t first_position = 0;           // position of key 0, for rotations
   std::vector<at::Tensor>* state = nullptr;  // decoding with a constant-size state: AttentionCache::state()
   std::optional<at::Tensor> valid_queries;   // [B, T] bool; default: the last T of the valid keys
+  at::Tensor features;                       // key_features() of the source, [B, 1, S, F]; undefined: none
 };
 
 // The tokens that a layer reads: all of a call, or with caches the next ones of each row.
@@ -146,6 +147,9 @@ class Score {
   // Changes queries, keys and values before they are rotated and cached. May add tensors [B, *, T, *] to `heads.keys`,
   // which operator() gets as ScoreCall::more_keys.
   virtual void prepare(Heads& /*heads*/, const ScoreTokens& /*tokens*/, const Context& /*context*/) const {}
+  // Returns the features of the source tokens x [B, n, d] that operator() needs, [B, 1, n, F]; undefined if none.
+  // Computed once per token and cached during decoding.
+  virtual at::Tensor key_features(const at::Tensor& /*x*/, const Context& /*context*/) const { return {}; }
   // Returns the weighted sums of the values, [B, H, T, w]. `in` has q [B, H, T, e], k and v [B, G, S, e], mask,
   // relative positions and head maps; the score adds the rest.
   virtual at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const = 0;

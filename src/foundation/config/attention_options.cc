@@ -4,6 +4,7 @@
 
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config {
@@ -48,6 +49,9 @@ AttentionOptions AttentionOptions::across_sequences() const {
     across.position = "none";
     across.of<PositionOptions>().position_bias = false;
   }
+  auto& dot = across.of<DotOptions>();
+  dot.formula = dot.mask = dot.learned = "";  // positions of two sequences are not comparable
+  dot.normalise = Normalise::softmax;
   across.of<OutputGateOptions>().exclusive = false;  // a query has no value of its own in the other sequence
   return across;
 }

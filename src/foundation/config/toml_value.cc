@@ -79,6 +79,52 @@ const std::string& to_text(const toml::node& value) {
   return value.as_string()->get();
 }
 
+std::string on_one_line(const toml::node& value) {
+  if (value.is_table()) {
+    return "a table";
+  }
+  if (const auto* const text = value.as_string()) {
+    return in_quotes(text->get());
+  }
+  if (const toml::array* const elements = value.as_array()) {
+    std::string list;
+    for (const toml::node& element : *elements) {
+      list += (list.empty() ? "" : ", ") + on_one_line(element);
+      if (list.size() > 200) {  // shown() shortens it anyway
+        break;
+      }
+    }
+    return "[" + list + "]";
+  }
+  if (const auto* const number = value.as_floating_point()) {
+    return spelled(number->get());
+  }
+  std::ostringstream stream;
+  value.visit([&stream](const auto& node) {
+    if constexpr (toml::is_value<decltype(node)>) {
+      stream << node;
+    }
+  });
+  return stream.str();
+}
+
+// The keys and values of a table on one line. --set passes tables as strings.
+std::string table_text(const toml::node& value) {
+  if (value.is_string()) {
+    const toml::table parsed = parse_toml("table = " + to_text(value), "a table");
+    return parsed.size() == 1 ? table_text(*parsed.get("table")) : throw Refused();
+  }
+  if (!value.is_table()) {
+    throw Refused();
+  }
+  std::string text;
+  for (const auto& [key, inner] : *value.as_table()) {
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", in_quotes(key.str()),
+                        inner.is_table() ? "{" + table_text(inner) + "}" : on_one_line(inner));
+  }
+  return text;
+}
+
 // Sets any kind of slot. On a mismatch, throws Refused and changes nothing.
 struct Assigner {
   const Field& field;
@@ -95,7 +141,7 @@ struct Assigner {
     *slot = automatic ? kAutomatic : to_integer(value, field.range);
   }
   void operator()(double* slot) const { *slot = to_double(value, field.range); }
-  void operator()(std::string* slot) const { *slot = to_text(value); }
+  void operator()(std::string* slot) const { *slot = field.table ? table_text(value) : to_text(value); }
   void operator()(std::vector<std::int64_t>* slot) const { *slot = numbers<std::int64_t>(to_integer); }
   void operator()(std::vector<double>* slot) const { *slot = numbers<double>(to_double); }
   void operator()(std::vector<std::string>* slot) const {
@@ -134,35 +180,6 @@ struct Assigner {
   }
 };
 
-std::string on_one_line(const toml::node& value) {
-  if (value.is_table()) {
-    return "a table";
-  }
-  if (const auto* const text = value.as_string()) {
-    return in_quotes(text->get());
-  }
-  if (const toml::array* const elements = value.as_array()) {
-    std::string list;
-    for (const toml::node& element : *elements) {
-      list += (list.empty() ? "" : ", ") + on_one_line(element);
-      if (list.size() > 200) {  // shown() shortens it anyway
-        break;
-      }
-    }
-    return "[" + list + "]";
-  }
-  if (const auto* const number = value.as_floating_point()) {
-    return spelled(number->get());
-  }
-  std::ostringstream stream;
-  value.visit([&stream](const auto& node) {
-    if constexpr (toml::is_value<decltype(node)>) {
-      stream << node;
-    }
-  });
-  return stream.str();
-}
-
 // Describes the permitted values: "an integer of at least 1", "one of "dense", "experts"".
 std::string expected(const Field& field) {
   return std::visit(
@@ -176,7 +193,7 @@ std::string expected(const Field& field) {
         } else if constexpr (std::is_same_v<Slot, double*>) {
           return with_range("a number", field.range);
         } else if constexpr (std::is_same_v<Slot, std::string*>) {
-          return "a string";
+          return field.table ? "a table" : "a string";
         } else if constexpr (std::is_same_v<Slot, std::vector<std::int64_t>*>) {
           return with_range("a list of integers", field.range, ", each ");
         } else if constexpr (std::is_same_v<Slot, std::vector<double>*>) {
@@ -267,7 +284,7 @@ std::string spelled(const Field& field) {
         if constexpr (std::is_same_v<Slot, Choice>) {
           return in_quotes(slot.get());
         } else if constexpr (std::is_same_v<Slot, std::string*>) {
-          return in_quotes(*slot);
+          return field.table ? "{" + *slot + "}" : in_quotes(*slot);
         } else if constexpr (std::is_same_v<Slot, double*> || std::is_same_v<Slot, std::vector<LayerOptions>*>) {
           return spelled(*slot);
         } else if constexpr (std::is_same_v<Slot, std::vector<std::int64_t>*>) {

@@ -8,11 +8,11 @@
 #include <numeric>
 #include <string_view>
 
+#include "foundation/config/attention/formula.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "value_fit.h"
 
@@ -127,9 +127,17 @@ class Layer {
       write("sink", at::full({1}, kSink));
     }
     return to_.qk_norm == from_.qk_norm && to_.of<config::DotOptions>().sink == from_.of<config::DotOptions>().sink &&
-           to_.of<config::OutputGateOptions>().exclusive == from_.of<config::OutputGateOptions>().exclusive;
+           to_.of<config::OutputGateOptions>().exclusive == from_.of<config::OutputGateOptions>().exclusive &&
+           keeps_scores();
   }
 
+  bool keeps_scores() const {
+    const auto &to = to_.of<config::DotOptions>(), &from = from_.of<config::DotOptions>();
+    const bool same = to.formula == from.formula && to.mask == from.mask && to.learned == from.learned &&
+                      to.normalise == from.normalise;
+    return same || (config::starts_as_product(from, from_.n_heads, from_.d_head) &&
+                    config::starts_as_product(to, to_.computed_heads(), to_.d_head));
+  }
   bool keeps_heads() const { return to_.computed_heads() == from_.n_heads; }
 
   std::vector<std::int64_t> all_heads() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "headroom/config/field.h"
@@ -42,10 +43,46 @@ enum class OutputScale { none, inv_sqrt_head, inv_sqrt_length };
 template <>
 inline constexpr EnumNames kEnumNames<OutputScale> = {"none", "inv_sqrt_head", "inv_sqrt_length"};
 
+enum class Normalise { softmax, none };
+template <>
+inline constexpr EnumNames kEnumNames<Normalise> = {"softmax", "none"};
+
 struct DotOptions {
   bool sink = false;
   double scale_width = 0.0;  // scores are divided by its square root; 0: d_head
+  std::string formula;       // of the scores; empty: "s"
+  std::string mask;          // which keys a query sees besides the model's own mask; empty: all
+  std::string learned;       // the values that they name, as a TOML table
+  Normalise normalise = Normalise::softmax;
 };
+
+enum class LearnedShape { head, token, token_head, distance, head_distance };
+template <>
+inline constexpr EnumNames kEnumNames<LearnedShape> = {"head", "token", "token, head", "distance", "head, distance"};
+enum class TokenFunction { linear, sigmoid, log_sigmoid, softplus, tanh };
+template <>
+inline constexpr EnumNames kEnumNames<TokenFunction> = {"linear", "sigmoid", "log_sigmoid", "softplus", "tanh"};
+
+// A value that formulas name: a parameter of each head, a projection of each token, or a table.
+struct LearnedValue {
+  std::string name;
+  LearnedShape shape = LearnedShape::head;
+  double start = 0.0;                          // initial value; of tokens: initial bias of the projection
+  std::int64_t size = 0;                       // of a table
+  TokenFunction from = TokenFunction::linear;  // applied to a token's projection
+  bool cumulative = false;                     // tokens: the sum over the tokens up to this one
+  bool of_tokens() const { return shape == LearnedShape::token || shape == LearnedShape::token_head; }
+  bool is_table() const { return shape == LearnedShape::distance || shape == LearnedShape::head_distance; }
+  bool by_head() const { return shape != LearnedShape::token && shape != LearnedShape::distance; }
+};
+
+// A layer's formulas as texts for ops::ScoreFormula, and its learned values; each kind is counted in their order.
+struct Formulas {
+  std::string score, mask;
+  std::vector<LearnedValue> learned;
+};
+// Throws UserError "<key>: <what is wrong>".
+Formulas formulas_of(const DotOptions& options, std::int64_t n_heads, std::int64_t d_head);
 
 // Several keys at each position. Used by gaussian_mixture, partly also by linear.
 struct MixtureOptions {

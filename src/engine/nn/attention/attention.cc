@@ -158,7 +158,7 @@ std::vector<at::Tensor*> Attention::KeysValues::tensors() {
   for (at::Tensor& key : keys) {
     all.push_back(&key);
   }
-  for (at::Tensor* tensor : {&v, &factors, &features}) {
+  for (at::Tensor* tensor : {&v, &factors, &features, &score_features}) {
     if (tensor->defined()) {
       all.push_back(tensor);
     }
@@ -171,7 +171,8 @@ Attention::KeysValues Attention::keys_values(const Heads& heads, const at::Tenso
   return {.keys = heads.keys,
           .v = heads.v,
           .factors = composition_ != nullptr ? composition_->key_factors(source, context) : at::Tensor(),
-          .features = position_->key_features(source, context)};
+          .features = position_->key_features(source, context),
+          .score_features = score_->key_features(source, context)};
 }
 
 void Attention::read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
@@ -195,7 +196,8 @@ Attention::KeysValues Attention::cached_source(AttentionCache& cache) {
   return {.keys = {cached.begin(), cached.end() - 2},
           .v = cached[cached.size() - 2],
           .factors = cached.back(),
-          .features = {}};
+          .features = {},
+          .score_features = {}};
 }
 
 Attention::KeysValues Attention::append_to_cache(KeysValues tokens, AttentionCache& cache, ScoreCall& call) const {
@@ -251,6 +253,7 @@ at::Tensor Attention::attend(const Queries& queries, KeysValues tokens, const Co
   }
   Heads operands{.q = queries.q, .keys = tokens.keys, .v = tokens.v};
   projection_->expand(operands, /*decoding=*/queries.cache != nullptr, context);
+  call.features = tokens.score_features;
   call.more_keys.assign(operands.keys.begin() + 1, operands.keys.end());
   const at::Tensor o = (*score_)(operator_inputs(queries, operands, tokens, context), call, context);
   return projection_->results(o, operands, context);

@@ -163,11 +163,11 @@ const ParsedFormula& parsed(const ScoreFormula& f) {
     const formula::Names names = formula::canonical(count(f.learned), count(f.tables), count(f.tokens));
     try {
       if (!f.score.empty()) {
-        found->second.score = formula::parse(f.score, names, /*mask=*/false, "attention: formula");
+        found->second.score = formula::parse(f.score, names, /*mask=*/false, "attention: formula: ");
         found->second.derivative = formula::derivative(*found->second.score);
       }
       if (!f.mask.empty()) {
-        found->second.mask = formula::parse(f.mask, names, /*mask=*/true, "attention: formula_mask");
+        found->second.mask = formula::parse(f.mask, names, /*mask=*/true, "attention: formula_mask: ");
       }
     } catch (...) {
       all.erase(found);

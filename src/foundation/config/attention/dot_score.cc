@@ -12,10 +12,12 @@ class DotScore : public detail::ScoreMatrix {
                        "dot: a learned score of each head in the softmax, without a value");
     detail::add_strict(fields, "scale_width", o.of<DotOptions>().scale_width, at_least(0),
                        "dot: the fixed scale of the scores is 1/sqrt(scale_width) (Gemma); 0: d_head");
+    detail::describe_formula(fields, o.of<DotOptions>());
   }
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
     detail::check_no_soft_e(check, a);
+    detail::check_formula(check, a);
     check.require(!a.of<DotOptions>().sink || a.projection->has_fixed_heads(), "sink",
                   "must be false with {}, which routes each token to other heads: a sink belongs to one head",
                   detail::setting("projection", a.projection));

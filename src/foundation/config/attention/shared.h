@@ -75,6 +75,9 @@ class ScoreMatrix : public ScorePart {
 // Adds the options of several keys per position (Transformer-MGK, section 2).
 void describe_key_mixture(Fields& fields, AttentionOptions& options);
 void check_prior(const Checker& check, const AttentionOptions& options);
+// Adds formula, mask, learned and normalise (score = "dot").
+void describe_formula(Fields& fields, DotOptions& options);
+void check_formula(const Checker& check, const AttentionOptions& options);
 // Throws UserError if prior_update = "soft_e", which requires the Gaussian mixture.
 void check_no_soft_e(const Checker& check, const AttentionOptions& options);
 

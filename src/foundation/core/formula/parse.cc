@@ -56,12 +56,15 @@ class Parser {
   Parser(const std::string& text, const Names& names, bool mask, const std::string& place)
       : text_(text), names_(names), mask_(mask), place_(place) {
     next();
+    if (!mask) {
+      out_.add(Op::s, -1);  // the kernels load s before the first operation
+    }
   }
 
   Program program() {
     while (!token_.empty() && is_letter(token_[0]) && after_token() == '=') {
       const std::string name(token_);
-      if (name == "and" || name == "or" || name == "not" || is_known(name)) {
+      if (!is_free_name(name) || values_.contains(name) || names_.names.contains(name)) {
         wrong("a new name before =");
       }
       next();
@@ -120,18 +123,18 @@ class Parser {
     }
   }
   [[noreturn]] void wrong(std::string_view expected) const {
-    user_error("{}: column {}: expected {}, got {}", place_, start_ + 1, std::string(expected),
+    user_error("{}column {}: expected {}, got {}", place_, start_ + 1, std::string(expected),
                token_.empty() ? "the end" : std::string(token_));
   }
 
   int add(Op op, int a, int b = -1, int c = -1) { return add(Node{op, a, b, c}); }
   int add(const Node& node) {
     if (out_.size() >= kMaxOperations) {
-      user_error("{}: more than {} operations", place_, kMaxOperations);
+      user_error("{}more than {} operations", place_, kMaxOperations);
     }
     const int value = out_.add(node);
     if (std::isnan(out_.node(value).constant)) {
-      user_error("{}: column {}: {} of these constants is not a number", place_, start_ + 1, formula::name(node.op));
+      user_error("{}column {}: {} of these constants is not a number", place_, start_ + 1, formula::name(node.op));
     }
     return value;
   }
@@ -140,7 +143,7 @@ class Parser {
     const Node& node = out_.node(value);
     const bool constant = node.op == Op::constant && (node.constant == 0.0 || node.constant == 1.0);
     if (is_boolean(node.op) != boolean && !(boolean && constant)) {
-      user_error("{}: column {}: expected a {}", place_, start + 1,
+      user_error("{}column {}: expected a {}", place_, start + 1,
                  boolean ? "comparison, got a number" : "number, got a comparison");
     }
     return value;
@@ -158,7 +161,7 @@ class Parser {
 
   void deeper() {
     if (++depth_ > kMaxDepth) {
-      user_error("{}: column {}: deeper than {} levels", place_, start_ + 1, kMaxDepth);
+      user_error("{}column {}: deeper than {} levels", place_, start_ + 1, kMaxDepth);
     }
   }
   // An operand of an infix operator of this level.
@@ -212,7 +215,7 @@ class Parser {
       const Node exponent = out_.node(factor());
       --depth_;
       if (exponent.op != Op::constant) {
-        user_error("{}: column {}: expected a constant exponent", place_, exponent_start + 1);
+        user_error("{}column {}: expected a constant exponent", place_, exponent_start + 1);
       }
       value = add(Node{Op::power, value, -1, -1, exponent.constant});
     }
@@ -246,7 +249,7 @@ class Parser {
   int named() {
     const std::string name(token_);
     if (mask_ && name == "s") {
-      user_error("{}: column {}: a mask cannot read s", place_, start_ + 1);
+      user_error("{}column {}: a mask cannot read s", place_, start_ + 1);
     }
     for (const auto& [input, op] : kInputs) {
       if (accept(input)) {
@@ -272,11 +275,11 @@ class Parser {
       next();
       return load(found->second);
     }
-    if (name == "and" || name == "or" || name == "not") {
+    if (!is_free_name(name)) {
       wrong("a value");
     }
     const std::string close = nearest(name, known());
-    user_error("{}: column {}: unknown name {}{}", place_, start_ + 1, name,
+    user_error("{}column {}: unknown name {}{}", place_, start_ + 1, name,
                close.empty() ? "" : ", did you mean " + close + "?");
   }
 
@@ -335,10 +338,6 @@ class Parser {
     }
     return all;
   }
-  bool is_known(const std::string& name) const {
-    const std::vector<std::string> all = known();
-    return std::find(all.begin(), all.end(), name) != all.end();
-  }
 
   const std::string& text_;
   const Names& names_;
@@ -352,6 +351,15 @@ class Parser {
 };
 
 }  // namespace
+
+bool is_free_name(const std::string& name) {
+  const auto is = [&](const auto& word) { return name == word.first; };
+  const bool word = std::any_of(std::begin(kInputs), std::end(kInputs), is) ||
+                    std::any_of(std::begin(kFunctions), std::end(kFunctions), is) || name == "and" || name == "or" ||
+                    name == "not" || name == "n_heads" || name == "d_head" || name == "inf";
+  return !name.empty() && is_letter(name[0]) && !word &&
+         std::all_of(name.begin(), name.end(), [](char c) { return is_letter(c) || is_digit(c); });
+}
 
 Program parse(const std::string& text, const Names& names, bool mask, const std::string& place) {
   return Parser(text, names, mask, place).program();

@@ -111,6 +111,9 @@ struct Names {
   int n_heads = 1, d_head = 1;
 };
 
+// Whether a learned value can have this name: letters, digits and _, and not a word of the language.
+bool is_free_name(const std::string& name);
+
 // Parses assignments `name = expression;` and a last expression, which is the result: a number, or a comparison if
 // `mask` is set, which cannot read s. Constants may be infinite, but not NaN. Throws UserError, starting with `place`.
 Program parse(const std::string& text, const Names& names, bool mask, const std::string& place);

@@ -1,0 +1,239 @@
+// Formulas of the scores of score = "dot": their learned values, and what they are checked for.
+#include "formula.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "foundation/config/checker.h"
+#include "foundation/config/parse.h"
+#include "foundation/core/formula/program.h"
+#include "foundation/core/text/message.h"
+#include "shared.h"
+
+namespace headroom::config {
+namespace {
+
+using formula::Node;
+using formula::Op;
+
+LearnedValue learned_value(const std::string& name, const toml::node& given) {
+  const std::string place = "learned." + name;
+  LearnedValue value{.name = name};
+  Fields fields;
+  fields.add("shape", value.shape, "");
+  fields.add("start", value.start, {}, "");
+  fields.add("size", value.size, between(1, 1 << 24), "");
+  fields.add("from", value.from, "");
+  fields.add("cumulative", value.cumulative, "");
+  if (!formula::is_free_name(name)) {
+    user_error("{}: cannot be a name in a formula; use letters, digits and _, and no word of the language", place);
+  }
+  if (!given.is_table()) {
+    user_error("{}: must be a table such as {{shape = \"head\", start = 0.5}}, got {}", place, detail::shown(given));
+  }
+  for (const auto& [key, inner] : *given.as_table()) {
+    const Field* field = fields.root().find(key.str());
+    if (field == nullptr) {
+      user_error("{}.{}: unknown key; must be shape, start, size, from or cumulative", place, std::string(key.str()));
+    }
+    detail::assign(*field, inner, "", place + "." + field->key);
+  }
+  if (value.is_table() != (value.size > 0)) {
+    user_error("{}.size: must be {} with shape = \"{}\"", place, value.is_table() ? "set" : "left out",
+               name_of(value.shape));
+  }
+  if (!value.of_tokens() && (value.from != TokenFunction::linear || value.cumulative)) {
+    user_error("{}: from and cumulative need shape = \"token\" or \"token, head\"", place);
+  }
+  return value;
+}
+
+formula::Name::Kind kind_of(const LearnedValue& value) {
+  return value.of_tokens()  ? formula::Name::Kind::token
+         : value.is_table() ? formula::Name::Kind::table
+                            : formula::Name::Kind::learned;
+}
+
+formula::Names names_of(const std::vector<LearnedValue>& learned, std::int64_t n_heads, std::int64_t d_head) {
+  formula::Names all;
+  all.n_heads = static_cast<int>(n_heads);
+  all.d_head = static_cast<int>(d_head);
+  int counts[3] = {};
+  for (const LearnedValue& value : learned) {
+    const formula::Name::Kind kind = kind_of(value);
+    all.names[value.name] = {kind, counts[static_cast<int>(kind)]++, value.by_head()};
+  }
+  return all;
+}
+
+formula::Name::Kind kind_of(Op load) {
+  return load == Op::learned ? formula::Name::Kind::learned
+         : load == Op::table ? formula::Name::Kind::table
+                             : formula::Name::Kind::token;
+}
+
+struct Programs {
+  formula::Program score, mask;
+  std::vector<LearnedValue> learned;
+};
+
+Programs programs_of(const DotOptions& o, std::int64_t n_heads, std::int64_t d_head) {
+  Programs all;
+  const toml::table table = detail::parse_toml("learned = {" + o.learned + "}", "learned");
+  for (const auto& [name, value] : *table.get_as<toml::table>("learned")) {
+    all.learned.push_back(learned_value(std::string(name.str()), value));
+  }
+  const formula::Names names = names_of(all.learned, n_heads, d_head);
+  all.score = formula::parse(o.formula.empty() ? "s" : o.formula, names, /*mask=*/false, "formula: ");
+  all.mask = formula::parse(o.mask.empty() ? "1" : o.mask, names, /*mask=*/true, "mask: ");
+  for (const LearnedValue& value : all.learned) {
+    const formula::Name own = names.names.at(value.name);
+    const auto reads = [&](const Node& node) {
+      return formula::is_load(node.op) && kind_of(node.op) == own.kind && node.index == own.index;
+    };
+    if (std::ranges::none_of(all.score.nodes, reads) && std::ranges::none_of(all.mask.nodes, reads)) {
+      user_error("learned.{}: neither formula nor mask uses it; remove it, or write {} there", value.name,
+                 value.of_tokens()  ? value.name + "(i)"
+                 : value.is_table() ? fmt::format("{}[{}i - j]", value.name, value.by_head() ? "h, " : "")
+                                    : value.name);
+    }
+  }
+  return all;
+}
+
+double start_of(const std::vector<LearnedValue>& learned, const Node& load) {
+  int before = load.index;
+  for (const LearnedValue& value : learned) {
+    if (kind_of(value) == kind_of(load.op) && before-- == 0) {
+      return value.start;
+    }
+  }
+  return 0.0;
+}
+
+// A pair of tokens at which a formula is tried.
+struct Pair {
+  double s, i, j, h;
+};
+
+struct Tried {
+  Op last = Op::constant;  // the operation that gave the first NaN
+  double value = 0.0;
+};
+// Computes the program with the start values, up to the first NaN.
+Tried try_at(const formula::Program& program, const std::vector<LearnedValue>& learned, const Pair& pair) {
+  std::vector<double> values;
+  for (const Node& node : program.nodes) {
+    const auto at = [&](int id) { return id < 0 ? 0.0 : values[static_cast<std::size_t>(id)]; };
+    switch (node.op) {
+      case Op::constant:
+        values.push_back(node.constant);
+        break;
+      case Op::s:
+        values.push_back(pair.s);
+        break;
+      case Op::i:
+        values.push_back(pair.i);
+        break;
+      case Op::j:
+        values.push_back(pair.j);
+        break;
+      case Op::h:
+        values.push_back(pair.h);
+        break;
+      case Op::learned:
+      case Op::table:
+      case Op::token_i:
+      case Op::token_j:
+        values.push_back(start_of(learned, node));
+        break;
+      default:
+        values.push_back(formula::apply(node, at(node.a), at(node.b), at(node.c)));
+    }
+    if (std::isnan(values.back())) {
+      return {node.op, values.back()};
+    }
+  }
+  return {Op::constant, values[static_cast<std::size_t>(program.outputs[0])]};
+}
+
+void check_numbers(const detail::Checker& check, const Programs& all, std::int64_t n_heads) {
+  for (const double s : {-4.0, -1.0, 0.0, 1.0, 4.0}) {
+    for (const Pair& pair : {Pair{s, 0, 0, 0}, Pair{s, 1, 0, 0}, Pair{s, 7, 3, static_cast<double>(n_heads - 1)}}) {
+      const Tried mask = try_at(all.mask, all.learned, pair), score = try_at(all.score, all.learned, pair);
+      const bool visible = mask.value != 0.0;
+      const Tried& wrong = std::isnan(mask.value) ? mask : score;
+      check.require(!std::isnan(mask.value) && !(visible && std::isnan(score.value)),
+                    std::isnan(mask.value) ? "mask" : "formula",
+                    "{} gives no number at the start for s = {}, i = {}, j = {}, h = {}", formula::name(wrong.last),
+                    pair.s, pair.i, pair.j, pair.h);
+    }
+  }
+}
+
+}  // namespace
+
+Formulas formulas_of(const DotOptions& o, std::int64_t n_heads, std::int64_t d_head) {
+  const Programs all = programs_of(o, n_heads, d_head);
+  return {o.formula.empty() ? "" : formula::to_text(all.score), o.mask.empty() ? "" : formula::to_text(all.mask),
+          all.learned};
+}
+
+bool starts_as_product(const DotOptions& o, std::int64_t n_heads, std::int64_t d_head) {
+  const Programs all = programs_of(o, n_heads, d_head);
+  formula::Builder builder;
+  std::vector<int> ids;
+  for (Node node : all.score.nodes) {
+    for (int* operand : {&node.a, &node.b, &node.c}) {
+      *operand = *operand < 0 ? -1 : ids[static_cast<std::size_t>(*operand)];
+    }
+    const bool fixed = node.op == Op::learned || node.op == Op::table;  // token terms start at random
+    ids.push_back(fixed ? builder.constant(start_of(all.learned, node)) : builder.add(node));
+  }
+  const Node& score = builder.node(ids[static_cast<std::size_t>(all.score.outputs[0])]);
+  return score.op == Op::s && o.mask.empty() && o.normalise == Normalise::softmax;
+}
+
+namespace detail {
+
+void describe_formula(Fields& fields, DotOptions& o) {
+  add_strict(fields, "formula", o.formula,
+             "dot: the score of query i and key j from s, the scaled product: \"20 * tanh(s / 20) - slope * (i - j)\" "
+             "(docs/formula.md); \"\": s");
+  add_strict(fields, "mask", o.mask,
+             "dot: a comparison that selects the keys of a query, besides the model's own mask: \"i - j < 256 or j < "
+             "4\"; \"\": all");
+  Field& learned = fields.add("learned", o.learned,
+                              "dot: the learned values of formula and mask: {slope = {shape = \"head\", start = 0.5}}");
+  learned.table = learned.refuse_unused = true;
+  add_strict(fields, "normalise", o.normalise, "dot: softmax of the scores, or none: the weights are the scores");
+}
+
+void check_formula(const Checker& check, const AttentionOptions& a) {
+  const auto& o = a.of<DotOptions>();
+  const bool plain = o.normalise == Normalise::softmax;
+  check.require(plain || !o.sink, "normalise", "must be \"softmax\" with sink = true");
+  check.require(plain || a.composition.name() == "none", "normalise", "must be \"softmax\" with {}",
+                setting("composition", a.composition));
+  if (o.formula.empty() && o.mask.empty() && o.learned.empty()) {
+    return;
+  }
+  const char* const key = o.formula.empty() ? o.mask.empty() ? "learned" : "mask" : "formula";
+  check.require(a.composition->maps_per_head(a) == 1, key, "must be left out with {}, whose heads have two scores",
+                setting("composition", a.composition));
+  check.require(a.projection->has_fixed_heads() && a.projection->attends_everywhere(), key,
+                "must be left out with {}, which routes tokens to heads", setting("projection", a.projection));
+  Programs all;
+  std::string wrong;
+  try {
+    all = programs_of(o, a.computed_heads(), a.d_head);
+  } catch (const UserError& error) {
+    wrong = error.what();
+  }
+  const std::size_t colon = std::min(wrong.find(": "), wrong.size());
+  check.require(wrong.empty(), wrong.substr(0, colon), "{}", wrong.substr(std::min(colon + 2, wrong.size())));
+  check_numbers(check, all, a.computed_heads());
+}
+
+}  // namespace detail
+}  // namespace headroom::config
