@@ -169,8 +169,8 @@ void for_heads_of(const kernels::AttentionShape& shape, std::int64_t grain, Kern
 }
 
 std::optional<FormulaOperands> formula_of(const AttentionArguments& in, const kernels::AttentionShape& shape,
-                                          bool blocks) {
-  return in.formula.given() ? std::optional<FormulaOperands>(std::in_place, in, shape, blocks) : std::nullopt;
+                                          bool blocks, bool backward) {
+  return in.formula.given() ? std::optional<FormulaOperands>(std::in_place, in, shape, blocks, backward) : std::nullopt;
 }
 
 kernels::AttentionTensors with_formula(kernels::AttentionTensors tensors,
@@ -192,7 +192,7 @@ FusedAttention::Results attention_cpu(const AttentionArguments& in) {
     for_heads_of(shape, grain, decode ? kernels::mixture_attention_decode : kernels::mixture_attention_forward,
                  mixture.tensors, to.result());
   } else {
-    const auto formula = formula_of(in, shape, !decode);
+    const auto formula = formula_of(in, shape, !decode, false);
     for_heads_of(shape, grain, decode ? kernels::attention_decode : kernels::attention_forward,
                  with_formula(operands.tensors, formula), to.result());
   }
@@ -208,7 +208,7 @@ AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
   AttentionGradientTensors gradients(back, operands);
   const FormulaGradientTensors of_formula(back.in.formula, shape);
   gradients.pointers.formula = of_formula.pointers;
-  const auto formula = formula_of(back.in, shape, true);
+  const auto formula = formula_of(back.in, shape, true, true);
   const kernels::AttentionTensors tensors = with_formula(operands.tensors, formula);
   const std::optional<MixtureOperands> mixture =
       back.in.factor ? std::optional<MixtureOperands>(std::in_place, back.in, operands) : std::nullopt;

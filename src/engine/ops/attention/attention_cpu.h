@@ -40,8 +40,8 @@ struct MixtureOperands {
 struct FormulaOperands {
   std::vector<at::Tensor> held;
   kernels::ScoreFormula formula;
-  // `blocks`: classify the mask's blocks, on several threads.
-  FormulaOperands(const AttentionArguments& in, const kernels::AttentionShape& shape, bool blocks);
+  // `blocks`: classify the mask's blocks, on several threads. `backward`: with derivatives.
+  FormulaOperands(const AttentionArguments& in, const kernels::AttentionShape& shape, bool blocks, bool backward);
 };
 
 // Gradients of what a formula reads, per sequence and query head, 0 at first.

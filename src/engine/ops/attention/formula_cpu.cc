@@ -7,15 +7,16 @@
 namespace headroom::ops {
 namespace {
 
-const formula::Program* pointer_to(const std::optional<formula::Program>& program) {
-  return program ? &*program : nullptr;
+template <class T>
+const T* pointer_to(const std::optional<T>& given) {
+  return given ? &*given : nullptr;
 }
 
 }  // namespace
 
-FormulaOperands::FormulaOperands(const AttentionArguments& in, const kernels::AttentionShape& shape, bool blocks)
-    : formula(pointer_to(parsed(in.formula).score),
-              parsed(in.formula).derivative ? &*parsed(in.formula).derivative : nullptr,
+FormulaOperands::FormulaOperands(const AttentionArguments& in, const kernels::AttentionShape& shape, bool blocks,
+                                 bool backward)
+    : formula(pointer_to(parsed(in.formula).score), backward ? pointer_to(parsed(in.formula).derivative) : nullptr,
               pointer_to(parsed(in.formula).mask), in.formula.normalise) {
   const auto reads = [&](const std::vector<at::Tensor>& all) {
     return transformed(all, [&](const at::Tensor& given) {

@@ -1,5 +1,8 @@
 #include "formula_steps.h"
 
+#include <cmath>
+#include <limits>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/attention/formula_steps.cc"
 #include <hwy/foreach_target.h>
