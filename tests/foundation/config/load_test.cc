@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "complaint.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
 
 namespace headroom::config {
