@@ -169,6 +169,10 @@ TEST(EffectiveSpeedup, IsInTheTableOnThePageAndInJson) {
   result.speedups = {};
   add_speedups(result);
   EXPECT_TRUE(result.speedups.of_runs.empty());
+  const Points learnt = {{1.0, 0.6}, {2.0, 0.4}, {4.0, 0.3}};  // judged by the accuracy, as the demo's look-ups are
+  CompareResult classes = example_result({two_classes("a", learnt, 0.003), two_classes("b", learnt, 0.003)});
+  add_speedups(classes);
+  EXPECT_TRUE(classes.speedups.of_runs.empty() && classes.notes.empty() && classes.conclusion.empty());
 }
 
 }  // namespace effective_speedup_test
