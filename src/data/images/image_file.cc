@@ -1,4 +1,4 @@
-#include "image_sources.h"
+#include "image_dataset.h"
 
 #include <png.h>
 

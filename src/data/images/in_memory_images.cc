@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -7,7 +6,7 @@
 #include "foundation/core/files/byte_reader.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "image_sources.h"
+#include "image_dataset.h"
 
 namespace headroom::data {
 
@@ -16,9 +15,6 @@ std::span<const std::uint8_t> InMemoryImages::at(std::int64_t i) const {
 }
 
 void InMemoryImages::add(std::span<const std::uint8_t> pixels, std::int32_t label) {
-  if (std::ssize(pixels) != bytes_each()) {
-    fail("images: expected {} bytes ({} x {} x {}), got {}", bytes_each(), channels_, size_, size_, pixels.size());
-  }
   pixels_.insert(pixels_.end(), pixels.begin(), pixels.end());
   labels_.push_back(label);
 }

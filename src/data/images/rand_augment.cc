@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/core/error.h"
-
 namespace headroom::data {
 namespace {
 
@@ -197,7 +195,6 @@ void apply(Operation operation, double value, Planes& planes) {
     case Operation::translate_y:
       return warp(planes, {.y0 = value});
   }
-  fail("RandAugment: unknown operation");
 }
 
 double value_of(Operation operation, double magnitude, bool opposite, std::int64_t side) {

@@ -9,7 +9,6 @@
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
-#include "token_format.h"
 
 namespace headroom::data {
 namespace {

@@ -1,10 +1,15 @@
 // Token files: a sequence of token ids on disk, mapped into memory, with the tokenizer that made them.
 #pragma once
 
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -110,5 +115,23 @@ PreparedData prepare_data(const config::DataOptions& data, const config::Tokeniz
 PreparedPart prepare_validation(const config::DataOptions& data,
                                 const std::shared_ptr<const tokenizers::Tokenizer>& tokenizer,
                                 const std::filesystem::path& cache_folder);
+
+// The layout of a token file, for its reader and its writer.
+
+inline constexpr const char *kTokenFormat = "headroom.tokens.1", *kDocuments = "documents";
+inline constexpr const char* kNotCounted = "not counted";  // metadata value of unknown_bytes if it is not known
+
+class TokenChecksum {
+ public:
+  static constexpr const char* kKey = "checksum";  // metadata key
+
+  void add(std::span<const std::byte> bytes) {
+    sum_ = crc32_z(sum_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  }
+  std::string text() const { return fmt::format("{:08x}", sum_); }
+
+ private:
+  uLong sum_ = crc32_z(0, nullptr, 0);
+};
 
 }  // namespace headroom::data

@@ -8,7 +8,6 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "token_file.h"
-#include "token_format.h"
 
 namespace headroom::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "data/images/image_sources.h"
+#include "data/images/image_dataset.h"
 #include "data/text/support.h"
 #include "headroom/core/error.h"
 #include "image_files.h"

@@ -2,7 +2,7 @@
 #include <zlib.h>
 
 #include "data/images/augmentation.h"
-#include "data/images/image_sources.h"
+#include "data/images/image_dataset.h"
 #include "data/text/support.h"
 #include "fuzz.h"
 #include "image_files.h"

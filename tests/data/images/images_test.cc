@@ -1,4 +1,4 @@
-#include "data/images/image_sources.h"
+#include "data/images/image_dataset.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include "fuzz.h"
 
 #include "data/pairs/pairs.h"
-#include "data/text/table.h"
+#include "data/text/labelled_text.h"
 #include "data/tokens/token_file.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/tokenizers/tokenizer.h"

@@ -1,4 +1,3 @@
-#include "data/text/table.h"
 
 #include "data/text/labelled_text.h"
 #include "headroom/core/error.h"
