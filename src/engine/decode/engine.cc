@@ -14,7 +14,6 @@
 #include "headroom/core/error.h"
 #include "prefix_cache.h"
 #include "row.h"
-#include "sample.h"
 
 namespace headroom::decode {
 namespace {

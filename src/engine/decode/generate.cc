@@ -10,7 +10,7 @@
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/engine.h"
-#include "sample.h"
+#include "row.h"
 
 namespace headroom::decode {
 namespace {

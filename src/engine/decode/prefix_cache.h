@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "headroom/models/decoding.h"
-#include "sample.h"
+#include "row.h"
 
 namespace headroom::decode {
 

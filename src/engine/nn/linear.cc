@@ -1,6 +1,6 @@
 #include "linear.h"
 
-#include "engine/ops/linear/batch_invariant.h"
+#include "engine/ops/linear/dense_matmul.h"
 #include "engine/ops/many_rows.h"
 #include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"

@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 
 #include <limits>
-#include <optional>
 
 #include "argument_struct.h"
 #include "engine/kernels/cpu/attention/attention.h"

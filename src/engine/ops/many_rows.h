@@ -1,5 +1,5 @@
 // Results that do not depend on the other rows of a call: a mode for texts that are divided into batches and pieces.
-// The decode path has linear/batch_invariant.h.
+// The decode path has linear/dense_matmul.h.
 //
 // The ordinary operators choose kernels, and so the order of summation, by the number of rows. The kernels for many
 // rows are batch-invariant. The kernels for few rows, which the decode path needs for speed, sum in another order.

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "engine/decode/sample.h"
+#include "engine/decode/row.h"
 #include "engine/models/small_models.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "engine/decode/sample.h"
+#include "engine/decode/row.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "tiny/files.h"

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "engine/ops/linear/batch_invariant.h"
+#include "engine/ops/linear/dense_matmul.h"
 #include "engine/ops/many_rows.h"
 #include "gradients.h"
 #include "headroom/core/error.h"

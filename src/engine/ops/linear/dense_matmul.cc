@@ -14,7 +14,6 @@
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/transformed.h"
-#include "gemv_rows.h"
 
 namespace at::native {
 

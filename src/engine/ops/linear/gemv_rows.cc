@@ -1,4 +1,4 @@
-#include "gemv_rows.h"
+#include "dense_matmul.h"
 
 #include <ATen/Parallel.h>
 
