@@ -23,6 +23,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headroom/core/json.h"
@@ -65,5 +66,17 @@ struct HeatMap {
 // Error if the number of values does not match the shape.
 inline constexpr std::size_t kMostShades = 384;
 Json block_of(const HeatMap& map);
+
+// Short texts for tables and sentences.
+
+// Shortens `text` to at most `characters` >= 1 characters by replacing its middle with an ellipsis. Returns valid
+// UTF-8.
+std::string shorten(std::string_view text, std::size_t characters);
+
+// Formats a number with three significant digits and a unit prefix: "763 k", "2.70 M", "5.37 G".
+std::string short_number(double number);
+
+// Formats an accuracy, a perplexity or a count without a prefix: "0.9531", "7.37", "23.14", "120.2", "1,204".
+std::string plain_number(double number);
 
 }  // namespace headroom::draw

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "foundation/core/text/format.h"
-#include "foundation/draw/numbers.h"
+#include "foundation/draw/charts.h"
 
 namespace headroom::compare {
 
