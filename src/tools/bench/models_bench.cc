@@ -10,7 +10,6 @@
 #include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "process.h"
 #include "timing.h"
 #include "training/cost/cost.h"
 #include "workload.h"

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <memory>
+#include <utility>
 
-#include "attention_sizes.h"
 #include "headroom/ops/attention.h"
 #include "headroom/ops/choice.h"
 #include "headroom/ops/expert_linear.h"
@@ -16,6 +19,17 @@
 
 namespace headroom::bench {
 namespace {
+
+struct AttentionSize {
+  std::int64_t b, h, t, s, e;  // batch, heads, queries, keys, d_head
+  bool has_relative = false;   // whether relative positions are timed as well
+  std::string name() const { return fmt::format("B{} H{} T{} S{} e{}", b, h, t, s, e); }
+};
+constexpr AttentionSize kAttentionSizes[] = {{8, 8, 256, 256, 64},
+                                             {8, 10, 256, 512, 41, true},
+                                             {8, 2, 256, 512, 76, true},
+                                             {4, 16, 512, 1024, 64},
+                                             {4, 8, 1024, 1024, 64}};
 
 // What run() computes from tensors like `leaves` is timed forward and backward, with gradients of all leaves.
 struct Problem {

@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 
-#include "demand.h"
 #include "foundation/core/transformed.h"
 #include "timing.h"
 #include "workload.h"
@@ -284,7 +283,7 @@ std::vector<Row> profile(const BenchOptions& options) {
     const bool decode = spec.work == "decode";
     const std::string name =
         decode ? spec.recipe + ", a token" : fmt::format("{} B{}, a step", spec.recipe, spec.batch);
-    std::vector<Row> part = profile_of(name, spec.begin().work, options.repeats * (decode ? 8 : 1), limits);
+    std::vector<Row> part = profile_of(name, spec.begin(spec.model()).work, options.repeats * (decode ? 8 : 1), limits);
     if (!options.configs.empty()) {  // one after the other, not in turn as other benchmarks
       part.front().ratio_to_reference = (rows.empty() ? part : rows).front().seconds / part.front().seconds;
     }

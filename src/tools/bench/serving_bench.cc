@@ -4,7 +4,6 @@
 
 #include "headroom/config/config.h"
 #include "headroom/decode/engine.h"
-#include "process.h"
 #include "timing.h"
 #include "workload.h"
 

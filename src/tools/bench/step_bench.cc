@@ -12,7 +12,6 @@
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/config.h"
 #include "headroom/models/compute.h"
-#include "process.h"
 #include "timing.h"
 #include "training/cost/cost.h"
 #include "workload.h"
@@ -73,7 +72,8 @@ std::vector<Row> step_of(const StepSize& size, const BenchOptions& options) {
   models::reset_peak_memory(device);
   const std::int64_t before = device.is_cpu() ? resident_memory_bytes() : 0;
   const config::ModelOptions o = model_options(size);
-  TrainingStep ours(o, {.batch = size.batch, .precision = options.precision, .device = device});
+  const WorkloadSpec spec{.recipe = "", .batch = size.batch, .precision = options.precision, .device = options.device};
+  const Workload ours = spec.begin(o);
   const double flops = 2.0 * static_cast<double>(cost::executed_cost(o, size.batch).step_macs);
   std::vector<Contender> contenders;
   std::vector<std::function<std::int64_t()>> memory;
@@ -92,8 +92,7 @@ std::vector<Row> step_of(const StepSize& size, const BenchOptions& options) {
     add_pytorch("PyTorch compiled", *compiled);
   }
   const std::size_t theirs = contenders.size();
-  add(
-      "headroom", [&] { ours(); }, [&] { return models::peak_memory_bytes(device) - before; });
+  add("headroom", ours.work, [&] { return models::peak_memory_bytes(device) - before; });
   std::vector<Row> rows = compare(contenders, options);
   double best = rows.front().seconds;
   for (std::size_t i = 0; i < theirs; ++i) {

@@ -1,6 +1,7 @@
 // The harness shared by all benchmarks: timing, the machine's limits, and the list of benchmarks.
 #pragma once
 
+#include <ATen/record_function.h>
 #include <c10/core/TensorOptions.h>
 
 #include <cstddef>
@@ -51,7 +52,6 @@ const Limits& machine_limits(const BenchOptions& options);  // with its precisio
 // The benchmarks.
 std::vector<Row> machine(const BenchOptions& options);
 std::vector<Row> attention(const BenchOptions& options);
-std::vector<Row> layers(const BenchOptions& options);
 std::vector<Row> expert_linear(const BenchOptions& options);
 std::vector<Row> cross_entropy(const BenchOptions& options);
 std::vector<Row> step(const BenchOptions& options);
@@ -62,5 +62,27 @@ std::vector<Row> evaluate(const BenchOptions& options);
 std::vector<Row> serving(const BenchOptions& options);
 std::vector<Row> ranks(const BenchOptions& options);
 std::vector<Row> profile(const BenchOptions& options);
+
+// The minimum work of an operator call: memory traffic and multiply-accumulates.
+
+struct Demand {
+  double bytes = 0.0;  // each tensor read or written counts once
+  double flops = 0.0;  // of matrix multiplications, 2 per multiply-accumulate; 0 for other operators
+  Demand& operator+=(const Demand& other);
+  Demand& operator-=(const Demand& other);
+};
+
+// Measures a call: created in the operator's start callback with the inputs and finished in its end callback with the
+// outputs, so the callbacks must request both. Views move no bytes.
+class Call {
+ public:
+  explicit Call(const at::RecordFunction& begun);
+  Demand end(const at::RecordFunction& ended) const;
+
+ private:
+  bool in_place_ = false;
+  std::vector<const void*> storages_;
+  double read_ = 0.0, first_ = 0.0, flops_ = 0.0;  // read_: bytes of all inputs; first_: bytes of the first
+};
 
 }  // namespace headroom::bench

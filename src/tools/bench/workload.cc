@@ -1,20 +1,31 @@
 #include "workload.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 
 #include "bench.h"
+#include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "timing.h"
 #include "training/train/loop/train.h"
+#include "training/train/step/step.h"
 
 namespace headroom::bench {
 
@@ -26,89 +37,70 @@ nn::Context context_for(const std::string& precision, at::Device device) {
 
 namespace {
 
-config::TrainOptions options_of(const StepShape& shape) {
+Workload training_step(const WorkloadSpec& spec, std::shared_ptr<models::Model> model, const nn::Context& context) {
   config::TrainOptions options;
   options.learning_rate = 1e-4;
   options.schedule = config::Schedule::constant;
-  options.accumulate = shape.accumulate;
-  return options;
+  options.accumulate = spec.accumulate;
+  parallel::GlooGroup& group = parallel::default_group();
+  const auto state =
+      std::make_shared<train::TrainState>(train::initial_state(model->parameters(), options.optimizer, group));
+  const std::shared_ptr<train::GradientReducer> reducer = train::make_gradient_reducer(*model, options, group);
+  return {.work = [=, batch = model->example(
+                          spec.batch, 1)] { train::train_step(*model, batch, *state, options, context, *reducer); },
+          .prompt = {}};
 }
-
-}  // namespace
-
-TrainingStep::TrainingStep(const config::ModelOptions& options, const StepShape& shape)
-    : model_(models::make_model(options, 1, at::TensorOptions(shape.device).dtype(at::kFloat))),
-      batch_(model_->example(shape.batch, 1)),
-      context_(context_for(shape.precision, shape.device)),
-      options_(options_of(shape)),
-      state_(train::initial_state(model_->parameters(), options_.optimizer, parallel::default_group())),
-      reducer_(train::make_gradient_reducer(*model_, options_, parallel::default_group())) {}
-
-void TrainingStep::operator()() {
-  train::train_step(*model_, batch_, state_, options_, context_, *reducer_);
-}
-
-namespace {
-
-constexpr std::int64_t kPrompt = 64;  // default number of tokens read before decoding is timed
 
 // Decodes tokens one by one.
-class DecodingLoop {
- public:
-  DecodingLoop(const config::ModelOptions& options, std::int64_t batch, std::int64_t prompt, const nn::Context& context,
-               at::Device device)
-      : model_(options, 1, at::TensorOptions(device).dtype(at::kFloat)),
-        context_(context),
-        prompt_(at::randint(options.vocabulary_size,
-                            {batch, prompt > 0 ? prompt : std::min(kPrompt, options.context_length / 2)}, at::kLong)),
-        token_(prompt_.narrow(1, 0, 1).contiguous()) {
-    if (context.compute_dtype) {
-      model_.parameters().cache_weights_in(*context.compute_dtype);
-    }
-  }
+Workload decoding(const WorkloadSpec& spec, const std::shared_ptr<models::Model>& model, const nn::Context& context) {
+  constexpr std::int64_t kPrompt = 64;
+  const config::ModelOptions& o = model->options();
+  const std::int64_t length = spec.prompt > 0 ? spec.prompt : std::min(kPrompt, o.context_length / 2);
+  const at::Tensor prompt = at::randint(o.vocabulary_size, {spec.batch, length}, at::kLong),
+                   token = prompt.narrow(1, 0, 1).contiguous();
+  const auto states = std::make_shared<std::vector<models::DecodeState>>();
+  const auto read = [=](const at::Tensor& tokens) {
+    models::as_language_model(*model, "bench").decode(models::decode_rows(tokens, *states), context);
+  };
+  const auto begin = [=] {
+    states->assign(static_cast<std::size_t>(prompt.size(0)),
+                   models::as_language_model(*model, "bench").start_decoding());
+    read(prompt);
+  };
+  return {.work =
+              [=] {
+                if (states->empty()) {
+                  begin();
+                }
+                read(token);
+              },
+          .prompt = begin};
+}
 
-  void begin() {
-    states_.assign(static_cast<std::size_t>(prompt_.size(0)), model_.start_decoding());
-    model_.decode(models::decode_rows(prompt_, states_), context_);
-  }
+// Computes the loss of a batch as in an evaluation, without gradients.
+Workload forward_pass(const WorkloadSpec& spec, const std::shared_ptr<models::Model>& model,
+                      const nn::Context& context) {
+  return {.work =
+              [=, batch = model->example(spec.batch, 1)] {
+                const c10::NoGradGuard no_gradients;
+                models::Memory memory;
+                model->loss(batch, memory, context);
+              },
+          .prompt = {}};
+}
 
-  void operator()() {
-    if (states_.empty()) {
-      begin();
-    }
-    model_.decode(models::decode_rows(token_, states_), context_);
-  }
-
- private:
-  models::LanguageModel model_;
-  nn::Context context_;
-  at::Tensor prompt_, token_;
-  std::vector<models::DecodeState> states_;
-};
-
-// Computes the loss of a batch as in an evaluation: no gradients, parameters stored as for decoding.
-class ForwardPass {
- public:
-  ForwardPass(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context, at::Device device)
-      : model_(models::make_model(options, 1, at::TensorOptions(device).dtype(at::kFloat))),
-        batch_(model_->example(batch, 1)),
-        context_(context) {
-    if (context.compute_dtype) {
-      model_->parameters().cache_weights_in(*context.compute_dtype);
-    }
-  }
-
-  void operator()() {
-    const c10::NoGradGuard no_gradients;
-    models::Memory memory;
-    model_->loss(batch_, memory, context_);
-  }
-
- private:
-  std::unique_ptr<models::Model> model_;
-  models::Batch batch_;
-  nn::Context context_;
-};
+// Calls visit(name, field) for each field, to write it to JSON or to read it.
+template <class Spec, class Visit>
+void visit_fields(Spec& spec, const Visit& visit) {
+  visit("recipe", spec.recipe);
+  visit("set", spec.set);
+  visit("work", spec.work);
+  visit("batch", spec.batch);
+  visit("precision", spec.precision);
+  visit("device", spec.device);
+  visit("accumulate", spec.accumulate);
+  visit("prompt", spec.prompt);
+}
 
 }  // namespace
 
@@ -116,31 +108,18 @@ config::ModelOptions WorkloadSpec::model() const {
   return config::load_config(recipe, set).model;
 }
 
-Workload WorkloadSpec::begin() const {
-  const config::ModelOptions options = model();
+Workload WorkloadSpec::begin(const config::ModelOptions& options) const {
   const at::Device where(device);
-  if (work == "decode") {
-    const auto decoding = std::make_shared<DecodingLoop>(options, batch, prompt, context_for(precision, where), where);
-    return {.work = [decoding] { (*decoding)(); }, .prompt = [decoding] { decoding->begin(); }};
+  const std::shared_ptr<models::Model> model =
+      models::make_model(options, 1, at::TensorOptions(where).dtype(at::kFloat));
+  const nn::Context context = context_for(precision, where);
+  if (work == "step") {
+    return training_step(*this, model, context);
   }
-  if (work == "forward") {
-    const auto forward = std::make_shared<ForwardPass>(options, batch, context_for(precision, where), where);
-    return {.work = [forward] { (*forward)(); }, .prompt = {}};
+  if (context.compute_dtype) {
+    model->parameters().cache_weights_in(*context.compute_dtype);
   }
-  const auto step = std::make_shared<TrainingStep>(
-      options, StepShape{.batch = batch, .accumulate = accumulate, .precision = precision, .device = where});
-  return {.work = [step] { (*step)(); }, .prompt = {}};
-}
-
-Json WorkloadSpec::to_json() const {
-  return {{"recipe", recipe},
-          {"set", set},
-          {"work", work},
-          {"batch", batch},
-          {"precision", precision},
-          {"device", device},
-          {"accumulate", accumulate},
-          {"prompt", prompt}};
+  return work == "decode" ? decoding(*this, model, context) : forward_pass(*this, model, context);
 }
 
 WorkloadSpec training_spec(const std::string& name, const BenchOptions& options) {
@@ -160,28 +139,24 @@ std::vector<std::string> four_layers() {
 }
 
 std::vector<std::string> workload_command(const WorkloadSpec& spec, std::int64_t threads) {
+  Json json;
+  visit_fields(spec, [&](const char* name, const auto& field) { json[name] = field; });
   return {std::filesystem::read_symlink("/proc/self/exe").string(),
           "bench",
           "--quiet",
           "--threads",
           std::to_string(threads),
           "--serve",
-          to_json_line(spec.to_json())};
+          to_json_line(json)};
 }
 
 int serve(const std::string& line) {
   const Json json = parse_json(line, "bench");
-  const WorkloadSpec spec{.recipe = json.at("recipe").get<std::string>(),
-                          .set = json.at("set").get<std::vector<std::string>>(),
-                          .work = json.at("work").get<std::string>(),
-                          .batch = json.at("batch").get<std::int64_t>(),
-                          .precision = json.at("precision").get<std::string>(),
-                          .device = json.at("device").get<std::string>(),
-                          .accumulate = json.at("accumulate").get<std::int64_t>(),
-                          .prompt = json.at("prompt").get<std::int64_t>()};
+  WorkloadSpec spec;
+  visit_fields(spec, [&](const char* name, auto& field) { json.at(name).get_to(field); });
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
-  const Workload workload = spec.begin();
+  const Workload workload = spec.begin(spec.model());
   for (std::string request; std::getline(std::cin, request) && request != "quit";) {
     if (request == "memory") {
       std::cout << peak_memory_bytes() - before << std::endl;
@@ -198,6 +173,126 @@ int serve(const std::string& line) {
     }
   }
   return 0;
+}
+
+std::vector<std::string> python_baseline(const std::string& benchmark, const std::string& script, const Json& size,
+                                         const std::vector<std::string>& more) {
+  const std::string home = home_folder();
+  const char* chosen = std::getenv("HEADROOM_PYTHON");
+  const std::string python = chosen != nullptr ? chosen : home + "/.env/bin/python3";
+  if (!std::filesystem::exists(python)) {
+    fail("bench {}: {}: not found, a Python with torch is needed; run ./run.sh setup or set HEADROOM_PYTHON", benchmark,
+         python);
+  }
+  std::vector<std::string> command = {python,      home + "/bench/" + script,
+                                      "--threads", std::to_string(at::get_num_threads()),
+                                      "--size",    to_json_line(size)};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+BenchProcess::BenchProcess(const std::vector<std::string>& command, const Environment& environment)
+    : name_(command.at(0)) {
+  int in[2], out[2];
+  if (pipe(in) != 0 || pipe(out) != 0) {
+    fail("bench: {}: cannot start the program: {}", name_, std::strerror(errno));
+  }
+  std::vector<char*> arguments =
+      transformed(command, [&](const std::string& part) { return const_cast<char*>(part.c_str()); });
+  arguments.push_back(nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  pid_ = fork();
+  if (pid_ == 0) {
+    dup2(in[0], 0);
+    dup2(out[1], 1);
+    for (const int descriptor : {in[0], in[1], out[0], out[1]}) {
+      close(descriptor);
+    }
+    for (const auto& [name, value] : environment) {
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  close(in[0]);
+  close(out[1]);
+  to_ = in[1];
+  from_ = out[0];
+  if (pid_ < 0) {
+    fail("bench: {}: cannot start the program: {}", name_, std::strerror(errno));
+  }
+}
+
+BenchProcess::~BenchProcess() {
+  const std::string_view quit = "quit\n";
+  [[maybe_unused]] const auto written = write(to_, quit.data(), quit.size());
+  close(to_);
+  close(from_);
+  waitpid(pid_, nullptr, 0);
+}
+
+Json BenchProcess::ask(const std::string& line) {
+  send(line);
+  return answer();
+}
+
+void BenchProcess::send(const std::string& line) {
+  asked_ = line;
+  const std::string question = line + "\n";
+  [[maybe_unused]] const auto written =
+      write(to_, question.data(), question.size());  // answer() reports a process that has exited
+}
+
+Json BenchProcess::answer() {
+  std::string text;
+  char c = 0;
+  while (read(from_, &c, 1) == 1 && c != '\n') {
+    text += c;
+  }
+  if (text.empty()) {
+    fail("bench: {}: exited without answering '{}'", name_, asked_);
+  }
+  return parse_json(text, name_);
+}
+
+std::unique_ptr<BenchProcess> start_if_available(const std::vector<std::string>& command, const std::string& missing) {
+  auto process = std::make_unique<BenchProcess>(command);
+  try {
+    process->ask("run 1");
+  } catch (const Error&) {
+    log_warning("bench {}", missing);
+    return nullptr;
+  }
+  return process;
+}
+
+BenchRanks::BenchRanks(const std::vector<std::string>& command, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    processes_.push_back(std::make_unique<BenchProcess>(
+        command, ranks > 1 ? rendezvous_.variables(rank, ranks) : BenchProcess::Environment()));
+  }
+}
+
+BenchRanks::~BenchRanks() {
+  for (const auto& process : processes_) {
+    process->send("quit");
+  }
+}
+
+void BenchRanks::run() {
+  ask("run 1");
+}
+
+std::int64_t BenchRanks::memory() {
+  return max_over(
+      ask("memory"), [](const Json& bytes) { return bytes.get<std::int64_t>(); }, std::int64_t{0});
+}
+
+std::vector<Json> BenchRanks::ask(const std::string& line) {
+  for (const auto& process : processes_) {
+    process->send(line);
+  }
+  return transformed(processes_, [&](const auto& process) { return process->answer(); });
 }
 
 }  // namespace headroom::bench

@@ -6,42 +6,19 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench.h"
 #include "headroom/config/model_options.h"
+#include "headroom/core/json.h"
 #include "headroom/nn/context.h"
-#include "process.h"
-#include "training/train/loop/train.h"
-#include "training/train/step/step.h"
+#include "training/parallel/gloo_group.h"
 
 namespace headroom::bench {
 
 // `precision`: "fp32" or "bf16".
 nn::Context context_for(const std::string& precision, at::Device device);
-
-struct StepShape {
-  std::int64_t batch = 1;       // sequences, over all ranks
-  std::int64_t accumulate = 1;  // micro-batches
-  std::string precision = "fp32";
-  at::Device device = at::kCPU;
-};
-
-// The trainer's step without file output, on the same random batch every time. The ranks of parallel::default_group()
-// share it.
-class TrainingStep {
- public:
-  TrainingStep(const config::ModelOptions& options, const StepShape& shape);
-  void operator()();
-
- private:
-  std::unique_ptr<models::Model> model_;
-  models::Batch batch_;
-  nn::Context context_;
-  config::TrainOptions options_;
-  train::TrainState state_;
-  std::unique_ptr<train::GradientReducer> reducer_;
-};
 
 struct Workload {
   std::function<void()> work;    // one training step, one token, or the loss of one batch
@@ -58,8 +35,9 @@ struct WorkloadSpec {
   std::int64_t prompt = 0;      // decode: tokens of the prompt; 0: 64, or half of the context if that is less
 
   config::ModelOptions model() const;  // throws UserError
-  Workload begin() const;              // creates the model
-  Json to_json() const;
+  // Creates the model. A step is the trainer's without file output, on the same random batch every time, which the
+  // ranks of parallel::default_group() share.
+  Workload begin(const config::ModelOptions& model) const;
 };
 
 // A training step of a config, with its own micro-batch. Throws UserError if the machine cannot train it.
@@ -70,5 +48,52 @@ std::vector<std::string> four_layers();
 
 // Returns the command that runs this program's serve() with the workload.
 std::vector<std::string> workload_command(const WorkloadSpec& spec, std::int64_t threads);
+
+// Child processes for timed work, which respond to each line of input with one line of JSON.
+
+// Returns the command that runs a script of bench/ with the Python that has torch, the current number of threads, the
+// model's size and more options. Throws Error naming the benchmark if there is no such Python.
+std::vector<std::string> python_baseline(const std::string& benchmark, const std::string& script, const Json& size,
+                                         const std::vector<std::string>& more);
+
+class BenchProcess {
+ public:
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+  // Throws Error if the program cannot be started. `environment` is added to this process's environment.
+  explicit BenchProcess(const std::vector<std::string>& command, const Environment& environment = {});
+  ~BenchProcess();  // sends "quit" and waits
+  BenchProcess(const BenchProcess&) = delete;
+  BenchProcess& operator=(const BenchProcess&) = delete;
+
+  Json ask(const std::string& line);  // send() and answer()
+  void send(const std::string& line);
+  Json answer();  // throws Error if the program has exited or its answer is not JSON
+
+ private:
+  std::string name_, asked_;
+  int pid_ = -1, to_ = -1, from_ = -1;
+};
+
+// Starts the program and runs one unit of work. If that fails, the baseline is not installed: returns null and logs
+// `missing` as a warning.
+std::unique_ptr<BenchProcess> start_if_available(const std::vector<std::string>& command, const std::string& missing);
+
+// The ranks of a distributed program, which work simultaneously.
+class BenchRanks {
+ public:
+  BenchRanks(const std::vector<std::string>& command, int ranks);
+  ~BenchRanks();  // signals all ranks to quit before waiting for any, because they exit together
+  BenchRanks(const BenchRanks&) = delete;
+  BenchRanks& operator=(const BenchRanks&) = delete;
+
+  void run();             // runs one unit of work
+  std::int64_t memory();  // peak bytes of the rank that uses most
+
+ private:
+  std::vector<Json> ask(const std::string& line);
+
+  parallel::Rendezvous rendezvous_;
+  std::vector<std::unique_ptr<BenchProcess>> processes_;
+};
 
 }  // namespace headroom::bench

@@ -1,4 +1,4 @@
-#include "tools/bench/demand.h"
+#include "tools/bench/timing.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
