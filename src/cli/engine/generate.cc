@@ -72,7 +72,7 @@ int translate_text(const Generate& command, const store::OpenedModel& opened, co
   const auto start = std::chrono::steady_clock::now();
   const tasks::Translations translations =
       tasks::translate(models::as_encoder_decoder(*opened.model, "generate"), *opened.checkpoint.tokenizer, sentences,
-                       {.decoding = opened.config().decoding, .context = opened.context});
+                       opened.config().decoding, {.batch_size = 32, .context = opened.context});
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (translations.texts.size() < sentences.size()) {
     return interrupt_status();

@@ -18,7 +18,7 @@
 #include "tools/inspector/inspector.h"
 #include "tools/serve/serve.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/language/text_data.h"
+#include "training/tasks/language/language_modelling.h"
 
 namespace headroom::cli {
 

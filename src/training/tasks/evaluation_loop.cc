@@ -9,47 +9,39 @@
 #include <utility>
 #include <vector>
 
+#include "data/tokens/example_order.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/transformed.h"
+#include "headroom/core/error.h"
 
 namespace headroom::tasks {
 namespace {
 
-// The sums of what one rank has evaluated.
-struct RankResult {
-  bool distributed = false;  // true: this rank has every Nth batch; false: every rank has all batches
-  bool complete = true;
-  PlacedSums parts;
-};
-
-// Floating-point values are sent as bit patterns, because JSON has no NaN or infinity.
-Json to_json(const RankResult& result) {
-  Json parts = Json::array();
-  for (const auto& [place, sums] : result.parts) {
-    Json& one = parts.emplace_back(Json::array({place, Json::object()}));
+// Gathers the parts of all ranks, and adds to `parts` those of the others if `distributed`. Returns whether no rank was
+// interrupted. Floating-point values are sent as bit patterns, because JSON has no NaN or infinity.
+bool gather_parts(PlacedSums& parts, bool complete, bool distributed, ProcessGroup& group) {
+  Json mine = Json::array();
+  for (const auto& [place, sums] : parts) {
+    Json& one = mine.emplace_back(Json::array({place, Json::object()}));
     for (const auto& [name, sum] : sums) {
       one[1][name] = {std::bit_cast<std::uint64_t>(sum.sum), sum.count};
     }
   }
-  return {{"complete", result.complete}, {"parts", parts}};
-}
-
-// Gathers the parts of all ranks. Clears mine.complete if any rank was interrupted.
-void gather_parts(RankResult& mine, ProcessGroup& group) {
-  PlacedSums parts;
-  for (const Json& theirs : gather(group, to_json(mine), "evaluate")) {
-    mine.complete = mine.complete && theirs.at("complete").get<bool>();
+  PlacedSums all;
+  for (const Json& theirs : gather(group, {{"complete", complete}, {"parts", mine}}, "evaluate")) {
+    complete = complete && theirs.at("complete").get<bool>();
     for (const Json& part : theirs.at("parts")) {
-      Sums& sums = parts.emplace_back(part[0].get<std::int64_t>(), Sums()).second;
+      Sums& sums = all.emplace_back(part[0].get<std::int64_t>(), Sums()).second;
       for (const auto& [name, sum] : part[1].items()) {
         sums[name].add(std::bit_cast<double>(sum[0].get<std::uint64_t>()), sum[1].get<std::int64_t>());
       }
     }
   }
-  if (mine.distributed) {
-    mine.parts = std::move(parts);
+  if (distributed) {
+    parts = std::move(all);
   }
+  return complete;
 }
 
 Sums in_order(PlacedSums parts) {
@@ -84,13 +76,32 @@ std::vector<Json> gather(ProcessGroup& group, const Json& mine, std::string_view
   return transformed(group.gather(to_json_line(mine)), [&](const std::string& text) { return parse_json(text, what); });
 }
 
+bool for_each_batch(const EvaluateOptions& options, const BatchLoop& loop,
+                    const std::function<std::string(std::int64_t begin, std::int64_t end)>& work) {
+  std::optional<Progress> progress;
+  if (options.show_progress) {
+    progress.emplace(loop.title, loop.units, loop.unit);
+  }
+  std::string note;
+  std::int64_t turn = 0;
+  for (std::int64_t begin = 0, end = 0; begin < loop.units; begin = end) {
+    end = loop.end_of(begin);
+    if (!loop.distributed || turn++ % options.group->size() == options.group->rank()) {
+      note = work(begin, end);
+    }
+    if (progress) {
+      progress->update(end, note);
+    }
+    if (interrupted()) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Evaluation run_evaluation(const EvaluateOptions& options, const EvaluationLoop& loop) {
   const at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
-  std::optional<Progress> progress;
-  if (options.show_progress) {
-    progress.emplace("evaluate", loop.units, loop.unit);
-  }
   nn::Context context = options.context;
   context.training = false;
   nn::ExpertUsage usage;
@@ -98,34 +109,73 @@ Evaluation run_evaluation(const EvaluateOptions& options, const EvaluationLoop& 
   if (distributed && context.usage != nullptr) {
     context.usage = &usage;
   }
-  RankResult own{.distributed = distributed, .complete = true, .parts = {}};
-  Evaluation result;
+  const auto end_of = [&](std::int64_t begin) {
+    return loop.end_of ? loop.end_of(begin)
+                       : std::min(begin + std::max<std::int64_t>(options.batch_size, 1), loop.units);
+  };
+  PlacedSums parts;
   Sums shown;
-  for (std::int64_t i = 0, begin = 0, end = 0; begin < loop.units && own.complete; ++i, begin = end) {
-    end =
-        loop.end_of ? loop.end_of(begin) : std::min(begin + std::max<std::int64_t>(options.batch_size, 1), loop.units);
-    if (!distributed || i % options.group->size() == options.group->rank()) {
-      for (auto& [place, sums] : loop.evaluate_parts ? loop.evaluate_parts(begin, end, context)
-                                                     : PlacedSums{{begin, loop.evaluate(begin, end, context)}}) {
-        add(shown, sums);
-        own.parts.emplace_back(place, std::move(sums));
-      }
-    }
-    own.complete = !interrupted();
-    if (progress) {
-      progress->update(end, loop.shows_loss ? fmt::format("loss {:.4f}", mean(shown, kCrossEntropy)) : "");
-    }
-  }
+  Evaluation result;
+  result.complete = for_each_batch(
+      options,
+      {.title = "evaluate", .unit = loop.unit, .units = loop.units, .end_of = end_of, .distributed = distributed},
+      [&](std::int64_t begin, std::int64_t end) {
+        for (auto& [place, sums] : loop.evaluate(begin, end, context)) {
+          add(shown, sums);
+          parts.emplace_back(place, std::move(sums));
+        }
+        return loop.shows_loss ? fmt::format("loss {:.4f}", mean(shown, kCrossEntropy)) : "";
+      });
   if (options.group->size() > 1) {
-    gather_parts(own, *options.group);
+    result.complete = gather_parts(parts, result.complete, distributed, *options.group);
     if (distributed && options.context.usage != nullptr) {
       reduce(usage, *options.context.usage, *options.group);
     }
   }
-  result.sums = in_order(std::move(own.parts));
-  result.complete = own.complete;
+  result.sums = in_order(std::move(parts));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+namespace {
+
+class UnitEvaluation : public EvaluationData {
+ public:
+  explicit UnitEvaluation(EvaluationUnits units) : units_(std::move(units)) {}
+
+  Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
+    std::vector<std::int64_t> chosen = within(options.most_tokens);
+    if (units_.length) {
+      std::ranges::stable_sort(chosen, {}, units_.length);
+    }
+    const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
+      return units_.evaluate(model, units_of(chosen, begin, end), begin, context);
+    };
+    Evaluation result = run_evaluation(
+        options,
+        {.unit = units_.unit, .units = std::ssize(chosen), .evaluate = measure, .shows_loss = units_.shows_loss});
+    if (result.predictions() == 0) {
+      user_error("{}: none of its {} {}s can be read", identity(), chosen.size(), units_.unit);
+    }
+    return result;
+  }
+  double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
+    return static_cast<double>(within(most_tokens).size());
+  }
+  std::string identity() const override { return units_.identity(); }
+
+ private:
+  std::vector<std::int64_t> within(std::int64_t most_tokens) const {
+    return data::spread_units(units_.size, most_tokens, units_.cost);
+  }
+
+  EvaluationUnits units_;
+};
+
+}  // namespace
+
+std::unique_ptr<EvaluationData> evaluation_of(EvaluationUnits units) {
+  return std::make_unique<UnitEvaluation>(std::move(units));
 }
 
 at::Tensor token_losses(const models::Model& model, const models::Batch& batch, models::Memory& memory,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,18 +24,47 @@ struct EvaluationLoop {
   // Returns the end of the batch that begins at this unit. Called for every batch, on all ranks. If not set: batches of
   // EvaluateOptions::batch_size units.
   std::function<std::int64_t(std::int64_t begin)> end_of = {};
-  // Evaluates units [begin, end); called only on the ranks to which the batch is assigned.
-  std::function<Sums(std::int64_t begin, std::int64_t end, const nn::Context& context)> evaluate = {};
-  // Set instead of evaluate() if the sums must not depend on how parts are divided into batches: all parts are added in
-  // the order of their places.
-  std::function<PlacedSums(std::int64_t begin, std::int64_t end, const nn::Context& context)> evaluate_parts = {};
+  // Evaluates units [begin, end); called only on the ranks to which the batch is assigned. All parts are added in the
+  // order of their places, so the sums of smaller parts do not depend on how they are divided into batches.
+  std::function<PlacedSums(std::int64_t begin, std::int64_t end, const nn::Context& context)> evaluate = {};
   bool shows_loss = true;
   bool independent = true;  // batches can be evaluated in any order
 };
 
+// Batches of units that ranks share.
+struct BatchLoop {
+  std::string title, unit;  // of the progress bar
+  std::int64_t units = 0;   // of all batches
+  std::function<std::int64_t(std::int64_t begin)> end_of;
+  bool distributed = true;  // rank r has batches r, r + N, ...; false: every rank has all batches
+};
+
+// Calls work(begin, end) for the batches of this rank; it returns a note for the progress bar. Returns false after
+// Ctrl-C.
+bool for_each_batch(const EvaluateOptions& options, const BatchLoop& loop,
+                    const std::function<std::string(std::int64_t begin, std::int64_t end)>& work);
+
 // Evaluates all batches, without gradients and with the context for evaluation, until the user presses Ctrl-C. With
 // several ranks, rank r evaluates batches r, r + N, ... if they are independent; otherwise every rank evaluates all.
 Evaluation run_evaluation(const EvaluateOptions& options, const EvaluationLoop& loop);
+
+// The units of an evaluation (rows, examples), which can be read in any order.
+struct EvaluationUnits {
+  std::string unit;
+  std::int64_t size = 0;
+  std::function<std::int64_t(std::int64_t unit)> cost;  // predictions
+  // Evaluates some units, which are units [begin, begin + n) in the order of reading.
+  std::function<PlacedSums(const models::Model& model, std::span<const std::int64_t> units, std::int64_t begin,
+                           const nn::Context& context)>
+      evaluate;
+  std::function<std::string()> identity;                            // EvaluationData::identity()
+  std::function<std::int64_t(std::int64_t unit)> length = nullptr;  // if set, units are read by ascending length
+  bool shows_loss = true;
+};
+
+// Evaluates all units, or with EvaluateOptions::most_tokens some that are spread evenly. evaluate() throws UserError if
+// nothing was predicted.
+std::unique_ptr<EvaluationData> evaluation_of(EvaluationUnits units);
 
 // Returns units [begin, end) of the selected ones.
 inline std::span<const std::int64_t> units_of(const std::vector<std::int64_t>& selected, std::int64_t begin,

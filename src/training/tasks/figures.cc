@@ -111,11 +111,7 @@ double figure(const Figures& figures, const std::string& name) {
 }
 
 const FigureKind& headline(const std::vector<FigureKind>& kinds) {
-  const auto found = std::ranges::find_if(kinds, [](const FigureKind& kind) { return kind.shown == Shown::headline; });
-  if (found == kinds.end()) {
-    fail("task: has no headline figure");
-  }
-  return *found;
+  return *std::ranges::find(kinds, Shown::headline, &FigureKind::shown);
 }
 
 std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds) {

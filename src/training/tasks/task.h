@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/tokens/batches.h"
@@ -47,15 +48,26 @@ class TrainingData {
  public:
   virtual ~TrainingData() = default;
   virtual models::Batch next() = 0;  // on the CPU
-  virtual data::DataPosition position() const = 0;
-  virtual void seek(data::DataPosition position) = 0;  // throws UserError if out of range
+  virtual data::DataPosition position() const { return order_->position(); }
+  virtual void seek(data::DataPosition position) { order_->seek(position); }  // throws UserError if out of range
   // Number of different batches: later ones repeat them. The maximum if batches do not repeat.
   virtual std::int64_t distinct_batches() const { return std::numeric_limits<std::int64_t>::max(); }
   // A description that identifies this data, such as "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
-  virtual const std::string& identity() const = 0;
+  const std::string& identity() const { return identity_; }
   // Marks the rows of each batch that this rank uses. From the next batch on, the other rows may be left as zeros to
   // save work.
   virtual void need_only(const std::vector<bool>& /*rows*/) {}
+
+ protected:
+  // Called by the constructor. `order`, a member, has the position; null: position() and seek() are overridden.
+  void set(std::string identity, data::EpochStream* order) {
+    identity_ = std::move(identity);
+    order_ = order;
+  }
+
+ private:
+  std::string identity_;
+  data::EpochStream* order_ = nullptr;
 };
 
 class EvaluationData {
@@ -89,18 +101,32 @@ struct EvaluationRequest {
 
 class Task {
  public:
-  virtual ~Task() = default;
-  virtual std::string_view name() const = 0;
-  // The first figure is the training loss; exactly one figure is the headline.
-  virtual const std::vector<FigureKind>& figures() const = 0;
-  // Returns one or two sentences on how the figures are measured.
-  virtual std::string_view protocol() const = 0;
+  struct Parts {
+    std::string_view name;
+    std::string_view protocol;        // one or two sentences on how the figures are measured
+    std::vector<FigureKind> figures;  // the first figure is the training loss; exactly one figure is the headline
+    Figures (*figures_of)(const Sums& sums);
+    TaskData (*open)(const config::Config& config, const std::filesystem::path& cache);
+    std::unique_ptr<EvaluationData> (*open_evaluation)(const EvaluationRequest& request);
+  };
+  explicit Task(Parts parts) : parts_(std::move(parts)) {}
+
+  std::string_view name() const { return parts_.name; }
+  std::string_view protocol() const { return parts_.protocol; }
+  const std::vector<FigureKind>& figures() const { return parts_.figures; }
   // Derives the figures from the sums of an evaluation. NaN if nothing was counted.
-  virtual Figures figures_of(const Sums& sums) const = 0;
+  Figures figures_of(const Sums& sums) const { return parts_.figures_of(sums); }
   // Opens the config's data. Tokenizers and token files are prepared first and stored in `cache`. Throws UserError if
   // the data is unusable.
-  virtual TaskData open(const config::Config& config, const std::filesystem::path& cache) const = 0;
-  virtual std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const = 0;
+  TaskData open(const config::Config& config, const std::filesystem::path& cache) const {
+    return parts_.open(config, cache);
+  }
+  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const {
+    return parts_.open_evaluation(request);
+  }
+
+ private:
+  Parts parts_;
 };
 
 // Returns the task for the config's model and data. Throws UserError if there is none; the message starts with `what`,

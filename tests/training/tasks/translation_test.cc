@@ -210,13 +210,12 @@ TEST_F(TranslationTest, BleuIsThatOfItsTranslations) {
     references.push_back(pair.target);
   }
   const Translations all =
-      translate(model, *data.tokenizer, sources, {.decoding = config_.decoding, .batch_size = 7, .context = {}});
+      translate(model, *data.tokenizer, sources, config_.decoding, {.batch_size = 7, .context = {}});
   const std::vector<std::string>& translations = all.texts;
   ASSERT_EQ(translations.size(), sources.size());
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const Translations one =
-        translate(model, *data.tokenizer, {sources[i]}, {.decoding = config_.decoding, .context = {}});
+    const Translations one = translate(model, *data.tokenizer, {sources[i]}, config_.decoding, {});
     EXPECT_EQ(one.texts, std::vector<std::string>{translations[i]});
     tokens += one.tokens;
   }

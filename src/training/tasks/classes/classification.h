@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "data/text/labelled_text.h"
@@ -58,21 +57,9 @@ class ClassExamples {
   virtual models::Batch training_batch(const TrainingRows& rows) const { return batch(rows.examples); }
 };
 
-// Returns the figures of a classification task, with `judged_by` as the headline.
-enum class JudgedBy { accuracy, loss };
-std::vector<FigureKind> class_figures(JudgedBy judged_by);
-// Returns the kind of "accuracy_top5", a figure of a ClassTask if the evaluation counted it.
-FigureKind top_five_kind();
-
-class ClassTask : public Task {
- public:
-  explicit ClassTask(std::vector<FigureKind> kinds) : kinds_(std::move(kinds)) {}
-  const std::vector<FigureKind>& figures() const override { return kinds_; }
-  Figures figures_of(const Sums& sums) const override;
-
- private:
-  std::vector<FigureKind> kinds_;
-};
+// Returns the figures of a classification task. The accuracy is the headline unless the loss is.
+std::vector<FigureKind> class_figures(Shown loss = Shown::files);
+Figures class_figures_of(const Sums& sums);
 
 std::unique_ptr<TrainingData> train_on(std::shared_ptr<const ClassExamples> examples, const config::Config& config);
 // `top_five`: also count examples whose correct class is among the five most likely, if there are more than five

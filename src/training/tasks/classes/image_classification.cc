@@ -211,7 +211,9 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
 // previous step computes. If preparing a batch fails, the next() that would have returned it throws the error.
 class Prefetched : public TrainingData {
  public:
-  explicit Prefetched(std::unique_ptr<TrainingData> data) : data_(std::move(data)), position_(data_->position()) {}
+  explicit Prefetched(std::unique_ptr<TrainingData> data) : data_(std::move(data)), position_(data_->position()) {
+    set(data_->identity(), nullptr);
+  }
 
   models::Batch next() override {
     if (!pending_.valid()) {
@@ -228,7 +230,6 @@ class Prefetched : public TrainingData {
     data_->seek(position);
     position_ = position;
   }
-  const std::string& identity() const override { return data_->identity(); }
   void need_only(const std::vector<bool>& rows) override {
     seek(position_);  // discards the batch in preparation
     data_->need_only(rows);
@@ -254,37 +255,44 @@ class Prefetched : public TrainingData {
 };
 
 std::vector<FigureKind> figures_with_top_five() {
-  std::vector<FigureKind> kinds = class_figures(JudgedBy::accuracy);
-  kinds.push_back(top_five_kind());
+  std::vector<FigureKind> kinds = class_figures();
+  kinds.push_back({.name = "accuracy_top5",
+                   .metric = "validation_accuracy_top5",
+                   .words = "top-5 accuracy",
+                   .unit = "",
+                   .better = Better::higher,
+                   .shown = Shown::table,
+                   .decimals = 4,
+                   .range = 1.0,
+                   .always = false});
   return kinds;
 }
 
-class ImageClassification : public ClassTask {
- public:
-  ImageClassification() : ClassTask(figures_with_top_five()) {}
-  std::string_view name() const override { return "image classification"; }
-  std::string_view protocol() const override {
-    return "accuracy is the fraction of the validation images whose likeliest class is the right one, top-5 accuracy "
-           "the fraction whose right class is among the five likeliest; loss is their mean cross-entropy; validation "
-           "images are not augmented";
-  }
-  TaskData open(const config::Config& config, const fs::path& /*cache*/) const override {
-    TaskData opened;
-    opened.training = std::make_unique<Prefetched>(train_on(read(config.data.train, config, "data.train"), config));
-    opened.validation = evaluate_on(read(config.data.validation, config, "data.validation"), /*top_five=*/true);
-    return opened;
-  }
-  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
-    const config::Config& config = request.config;
-    return evaluate_on(read(request.files.empty() ? config.data.validation : request.files, config, "data.validation"),
-                       /*top_five=*/true);
-  }
-};
+std::unique_ptr<EvaluationData> evaluate_images(const std::vector<std::string>& files, const config::Config& config) {
+  return evaluate_on(read(files, config, "data.validation"), /*top_five=*/true);
+}
 
 }  // namespace
 
 const Task& image_classification() {
-  static const ImageClassification kTask;
+  static const Task kTask(
+      {.name = "image classification",
+       .protocol = "accuracy is the fraction of the validation images whose likeliest class is the right one, top-5 "
+                   "accuracy the fraction whose right class is among the five likeliest; loss is their mean "
+                   "cross-entropy; validation images are not augmented",
+       .figures = figures_with_top_five(),
+       .figures_of = class_figures_of,
+       .open = [](const config::Config& config, const fs::path& /*cache*/) -> TaskData {
+         return {
+             .tokenizer = nullptr,
+             .training = std::make_unique<Prefetched>(train_on(read(config.data.train, config, "data.train"), config)),
+             .validation = evaluate_images(config.data.validation, config)};
+       },
+       .open_evaluation =
+           [](const EvaluationRequest& request) {
+             const config::Config& config = request.config;
+             return evaluate_images(request.files.empty() ? config.data.validation : request.files, config);
+           }});
   return kTask;
 }
 

@@ -143,45 +143,10 @@ std::vector<FigureKind> kinds() {
   return all;
 }
 
-class Composition : public Task {
- public:
-  std::string_view name() const override { return kComposition; }
-  const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = kinds();
-    return kFigures;
-  }
-  std::string_view protocol() const override {
-    return "accuracy is the fraction of the answers in up to 256 validation rows that greedy decoding would generate; "
-           "their perplexity is exp(-mean log-probability of an answer); perplexity is exp(cross-entropy per token) "
-           "over the whole validation text";
-  }
-  Figures figures_of(const Sums& sums) const override {
-    Figures figures = language_modelling().figures_of(sums);
-    if (sums.contains(kRightAnswers)) {  // text from files has no answers
-      figures["accuracy"] = mean(sums, kRightAnswers);
-      figures["answer_perplexity"] = std::exp(-mean(sums, kAnswerLogProbability));
-    }
-    return figures;
-  }
-
-  TaskData open(const config::Config& config, const std::filesystem::path& cache) const override {
-    TaskData data = language_modelling().open(config, cache);
-    data.validation = with_answers(std::move(data.validation), config, *data.tokenizer);
-    return data;
-  }
-
-  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
-    std::unique_ptr<EvaluationData> text = language_modelling().open_evaluation(request);
-    return request.files.empty() ? with_answers(std::move(text), request.config, *request.tokenizer) : std::move(text);
-  }
-
- private:
-  static std::unique_ptr<EvaluationData> with_answers(std::unique_ptr<EvaluationData> text,
-                                                      const config::Config& config,
-                                                      const tokenizers::Tokenizer& tokenizer) {
-    return std::make_unique<AnswerEvaluation>(std::move(text), AnswerRows(config, tokenizer));
-  }
-};
+std::unique_ptr<EvaluationData> with_answers(std::unique_ptr<EvaluationData> text, const config::Config& config,
+                                             const tokenizers::Tokenizer& tokenizer) {
+  return std::make_unique<AnswerEvaluation>(std::move(text), AnswerRows(config, tokenizer));
+}
 
 }  // namespace
 
@@ -205,7 +170,33 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
 }
 
 const Task& composition() {
-  static const Composition kTask;
+  static const Task kTask(
+      {.name = kComposition,
+       .protocol = "accuracy is the fraction of the answers in up to 256 validation rows that greedy decoding would "
+                   "generate; their perplexity is exp(-mean log-probability of an answer); perplexity is "
+                   "exp(cross-entropy per token) over the whole validation text",
+       .figures = kinds(),
+       .figures_of =
+           [](const Sums& sums) {
+             Figures figures = language_modelling().figures_of(sums);
+             if (sums.contains(kRightAnswers)) {  // text from files has no answers
+               figures["accuracy"] = mean(sums, kRightAnswers);
+               figures["answer_perplexity"] = std::exp(-mean(sums, kAnswerLogProbability));
+             }
+             return figures;
+           },
+       .open =
+           [](const config::Config& config, const std::filesystem::path& cache) {
+             TaskData data = language_modelling().open(config, cache);
+             data.validation = with_answers(std::move(data.validation), config, *data.tokenizer);
+             return data;
+           },
+       .open_evaluation =
+           [](const EvaluationRequest& request) {
+             std::unique_ptr<EvaluationData> text = language_modelling().open_evaluation(request);
+             return request.files.empty() ? with_answers(std::move(text), request.config, *request.tokenizer)
+                                          : std::move(text);
+           }});
   return kTask;
 }
 

@@ -1,13 +1,20 @@
 #include "language_modelling.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
+#include <mutex>
+#include <set>
 
+#include "data/synthetic/run_text.h"
+#include "data/text/text.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
 #include "foundation/core/text/utf8.h"
-#include "text_data.h"
+#include "headroom/config/model_options.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 
 namespace headroom::tasks {
 namespace {
@@ -46,20 +53,16 @@ std::unique_ptr<data::TokenBatches> batches_of(TokenFiles files, const config::C
 class TextTraining : public TrainingData {
  public:
   TextTraining(const TokenFiles& files, const config::Config& config)
-      : identity_(identity_of(files, config.data.mixture)),
-        batches_(batches_of(files, config)),
-        repeats_(config.data.batching == config::Batching::streams) {}
+      : batches_(batches_of(files, config)), repeats_(config.data.batching == config::Batching::streams) {
+    set(identity_of(files, config.data.mixture), batches_.get());
+  }
 
   models::Batch next() override { return to_batch(batches_->next()); }
-  data::DataPosition position() const override { return batches_->position(); }
-  void seek(data::DataPosition position) override { batches_->seek(position); }
-  const std::string& identity() const override { return identity_; }
   std::int64_t distinct_batches() const override {
     return repeats_ ? batches_->per_epoch() : TrainingData::distinct_batches();
   }
 
  private:
-  std::string identity_;
   std::unique_ptr<data::TokenBatches> batches_;
   bool repeats_;
 };
@@ -89,58 +92,176 @@ class TextEvaluation : public EvaluationData {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
 };
 
-class LanguageModelling : public Task {
- public:
-  std::string_view name() const override { return "language modelling"; }
-
-  const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = {loss_kind("token"),
-                                                     loss_error_kind(),
-                                                     perplexity_kind(Shown::headline),
-                                                     {.name = "bits_per_byte",
-                                                      .metric = "bits_per_byte",
-                                                      .words = "bits per byte",
-                                                      .unit = "bits",
-                                                      .shown = Shown::table,
-                                                      .decimals = 4},
-                                                     // Present only if the tokenizer could not represent all of the
-                                                     // text.
-                                                     {.name = "unknown_share",
-                                                      .metric = "unknown_share",
-                                                      .words = "share of unknown tokens",
-                                                      .unit = "",
-                                                      .better = Better::neither,
-                                                      .decimals = 4,
-                                                      .always = false}};
-    return kFigures;
-  }
-
-  std::string_view protocol() const override {
-    return "perplexity is exp(cross-entropy per token) over the whole validation data, read as contiguous text; bits "
-           "per byte are over the bytes to which the tokens decode, and bytes of unknown words cost 8 bits each";
-  }
-
-  Figures figures_of(const Sums& sums) const override { return text_figures(sums); }
-
-  TaskData open(const config::Config& config, const std::filesystem::path& cache) const override {
-    TextData text = open_text_data(config, cache);
-    TaskData data;
-    data.tokenizer = text.tokenizer;
-    data.training = std::make_unique<TextTraining>(text.train, config);
-    data.validation = std::make_unique<TextEvaluation>(text.validation, text.tokenizer);
-    return data;
-  }
-
-  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
-    return std::make_unique<TextEvaluation>(open_evaluation_text(request), request.tokenizer);
-  }
-};
-
 }  // namespace
 
 const Task& language_modelling() {
-  static const LanguageModelling kTask;
+  static const Task kTask(
+      {.name = "language modelling",
+       .protocol =
+           "perplexity is exp(cross-entropy per token) over the whole validation data, read as contiguous text; "
+           "bits per byte are over the bytes to which the tokens decode, and bytes of unknown words cost 8 bits "
+           "each",
+       .figures = {loss_kind("token"),
+                   loss_error_kind(),
+                   perplexity_kind(Shown::headline),
+                   {.name = "bits_per_byte",
+                    .metric = "bits_per_byte",
+                    .words = "bits per byte",
+                    .unit = "bits",
+                    .shown = Shown::table,
+                    .decimals = 4},
+                   // Present only if the tokenizer could not represent all of the text.
+                   {.name = "unknown_share",
+                    .metric = "unknown_share",
+                    .words = "share of unknown tokens",
+                    .unit = "",
+                    .better = Better::neither,
+                    .decimals = 4,
+                    .always = false}},
+       .figures_of = text_figures,
+       .open = [](const config::Config& config, const std::filesystem::path& cache) -> TaskData {
+         TextData text = open_text_data(config, cache);
+         return {.tokenizer = text.tokenizer,
+                 .training = std::make_unique<TextTraining>(text.train, config),
+                 .validation = std::make_unique<TextEvaluation>(text.validation, text.tokenizer)};
+       },
+       .open_evaluation = [](const EvaluationRequest& request) -> std::unique_ptr<EvaluationData> {
+         return std::make_unique<TextEvaluation>(open_evaluation_text(request), request.tokenizer);
+       }});
   return kTask;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& tokenizer, std::string_view whose) {
+  if (file.tokenizer_name() != tokenizer.name()) {
+    user_error("{}: was made with tokenizer {}, but {} is {}", file.name(), file.tokenizer_name(), whose,
+               tokenizer.name());
+  }
+}
+
+// True for the first call with this name.
+bool is_new(const std::string& name) {
+  static std::mutex mutex;
+  static std::set<std::string> known;
+  const std::lock_guard lock(mutex);
+  return known.insert(name).second;
+}
+
+// Logs a remark if bits per byte are unavailable, or refer to normalised text; once for each text and tokenizer.
+void remark_on_bits_per_byte(const data::TokenFile& file) {
+  if (!is_new(file.name() + "\n" + file.tokenizer_name())) {
+    return;
+  }
+  if (!file.unknown()) {
+    log_warning(
+        "{}: bits per byte are unavailable, because the file does not record unknown text; prepare it again (headroom "
+        "data prepare, with --validation-share for a part of a text)",
+        file.name());
+  } else if (file.decoded_bytes() != file.text_bytes()) {
+    log_info(
+        "{}: bits per byte are over the {} bytes to which its tokens decode, not the text's {}, because tokenizer {} "
+        "normalises text{}",
+        file.name(), file.decoded_bytes(), file.text_bytes(), file.tokenizer_name(),
+        file.tokenizer_name().starts_with("sentencepiece") ? " (tokenizer.keep_whitespace = true keeps it)" : "");
+  }
+}
+
+// Returns a folder for temporary files: `cache` (empty: the user's cache), or the system's temporary folder if that is
+// not writable.
+fs::path temporary_folder(fs::path cache) {
+  try {
+    cache = cache.empty() ? fs::path(cache_folder()) : cache;
+    make_folder(cache);
+    if (access(cache.c_str(), W_OK) == 0) {
+      remove_leftovers(cache);
+      return cache;
+    }
+  } catch (const Error&) {
+  }
+  return fs::temp_directory_path();
+}
+
+// Removes the file at the end of its scope. Mappings of the file stay valid.
+struct Removal {
+  fs::path file;
+  ~Removal() {
+    std::error_code ignored;
+    fs::remove(file, ignored);
+  }
+};
+
+// Encodes text into a token file that is removed once it is mapped.
+std::shared_ptr<const data::TokenFile> encode(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
+                                              const fs::path& cache, const std::string& name) {
+  const Removal removal{temporary_folder(cache) / fmt::format("headroom-evaluate-{}.tokens", getpid())};
+  data::write_token_file(text, tokenizer, removal.file);
+  return std::make_shared<const data::TokenFile>(removal.file, name);
+}
+
+std::shared_ptr<const data::TokenFile> opened(const data::PreparedPart& part) {
+  return std::make_shared<const data::TokenFile>(part.file, part.name, part.parts);
+}
+
+std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
+  const config::DataOptions& options = request.config.data;
+  const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
+  const auto has_token_files = [](const std::vector<std::string>& names) {
+    return std::ranges::any_of(names, config::is_token_file);
+  };
+  const bool held_out = files.empty() && (has_token_files(options.train) || !options.mixture.empty());
+  if (held_out || (request.files.empty() && has_token_files(options.validation))) {
+    return opened(data::prepare_validation(options, request.tokenizer, temporary_folder(request.cache)));
+  }
+  if (has_token_files(files)) {
+    const std::vector<std::filesystem::path> found = data::expand_patterns(files);
+    if (found.size() > 1) {
+      user_error("evaluate: --data: a prepared token file must be the only file, got {} files", found.size());
+    }
+    auto tokens = std::make_shared<const data::TokenFile>(found.front());
+    tokens->verify();
+    return tokens;
+  }
+  const data::Content content = data::content_for(request.tokenizer->kind());
+  const std::unique_ptr<tokenizers::TextSource> text =
+      !request.files.empty()                         ? data::open_text(request.files, options, content)
+      : options.synthetic != config::Synthetic::none ? synthetic_validation(request.config)
+                                                     : data::open_split(options, data::Split::validation, content);
+  const std::string name =
+      request.files.empty() ? data::corpus_name(options, data::Split::validation) : data::named_together(request.files);
+  return encode(*text, *request.tokenizer, request.cache, name);
+}
+
+}  // namespace
+
+TextData open_text_data(const config::Config& config, const fs::path& cache) {
+  const std::int64_t special = config::n_special_tokens(config.model.kind);
+  config::TokenizerOptions options = config.tokenizer;
+  options.min_size = config.vocabulary_follows_tokenizer ? 0 : config.model.vocabulary_size - special;
+  const data::PreparedData prepared = data::prepare_data(config.data, options, cache);
+  TextData text{.tokenizer = prepared.tokenizer, .train = {}, .validation = opened(prepared.validation)};
+  const tokenizers::Tokenizer& tokenizer = *text.tokenizer;
+  for (const data::PreparedPart& part : prepared.train) {
+    text.train.push_back(opened(part));
+    check_tokenizer(*text.train.back(), tokenizer, "the run's");
+  }
+  check_tokenizer(*text.validation, tokenizer, "the run's");
+  remark_on_bits_per_byte(*text.validation);
+  const std::int64_t size = tokenizer.vocabulary_size() + special;
+  if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
+    user_error("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
+               special == 0 ? "" : fmt::format(" and {} special tokens", special), config.model.vocabulary_size);
+  }
+  return text;
+}
+
+std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request) {
+  std::shared_ptr<const data::TokenFile> tokens = open_tokens(request);
+  check_tokenizer(*tokens, *request.tokenizer, "the checkpoint's");
+  remark_on_bits_per_byte(*tokens);
+  return tokens;
 }
 
 }  // namespace headroom::tasks

@@ -2,11 +2,13 @@
 // their accuracy.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "data/synthetic/composition_task.h"
+#include "data/tokens/batches.h"
 #include "data/tokens/token_file.h"
 #include "headroom/config/config.h"
 #include "headroom/tokenizers/tokenizer.h"
@@ -64,5 +66,28 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
 // 256 validation rows or, if EvaluateOptions::most_tokens is set, those of them that are spread evenly and have at most
 // that many tokens in total, but at least one row. Text from files has no rows, so these figures are missing for it.
 const Task& composition();
+
+// Shared code of tasks on plain text: token files of one tokenizer, batches, and figures.
+
+struct TextData {
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  std::vector<std::shared_ptr<const data::TokenFile>> train;  // one file, or one per corpus of a mixture
+  std::shared_ptr<const data::TokenFile> validation;
+};
+
+// Opens the training and validation data of a config; prepares them first if necessary. Throws UserError for unusable
+// data, and if the model's vocabulary size differs from the tokenizer's.
+TextData open_text_data(const config::Config& config, const std::filesystem::path& cache);
+
+// Opens the text on which to evaluate a trained model, encoded by its tokenizer: the request's files or, if there are
+// none, the config's validation data. Throws UserError for unusable data, and for a token file prepared with another
+// tokenizer.
+std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request);
+
+// Returns a batch with "tokens" [batch, length + 1] int64, on the CPU.
+models::Batch to_batch(const data::TokenBatch& batch);
+
+// Derives the figures from the sums of evaluate_text().
+Figures text_figures(const Sums& sums);
 
 }  // namespace headroom::tasks

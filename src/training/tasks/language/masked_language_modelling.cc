@@ -8,7 +8,6 @@
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "language_modelling.h"
-#include "text_data.h"
 #include "training/tasks/evaluation_loop.h"
 
 namespace headroom::tasks {
@@ -142,114 +141,61 @@ class MaskedTraining : public TrainingData {
  public:
   MaskedTraining(MaskedText text, const config::TrainOptions& options)
       : text_(std::move(text)),
-        identity_(data_identity(text_.file())),
-        batch_size_(options.batch_size),
-        per_epoch_(text_.rows() / batch_size_),
-        seed_(static_cast<std::uint64_t>(options.seed)) {
-    if (per_epoch_ < 1) {
-      user_error("{}: has only {} rows of model.context_length tokens, but train.batch_size is {}", text_.file().name(),
-                 text_.rows(), batch_size_);
-    }
+        seed_(static_cast<std::uint64_t>(options.seed)),
+        order_({.examples = text_.rows(), .batch = options.batch_size, .seed = seed_, .length = {}},
+               fmt::format("{}: rows of model.context_length tokens", text_.file().name())) {
+    set(data_identity(text_.file()), &order_);
   }
 
   models::Batch next() override {
-    const std::uint64_t seed = mix(seed_, static_cast<std::uint64_t>(position_.epoch));
-    const data::Shuffle order(static_cast<std::uint64_t>(text_.rows()), seed);
-    std::vector<std::int64_t> rows;
-    for (std::int64_t i = 0; i < batch_size_; ++i) {
-      const auto place = static_cast<std::uint64_t>(position_.step * batch_size_ + i);
-      rows.push_back(static_cast<std::int64_t>(order(place)));
-    }
-    if (++position_.step == per_epoch_) {
-      position_ = {.epoch = position_.epoch + 1, .step = 0};
-    }
-    return text_.batch(rows, mix(seed, "mask"));
+    const std::uint64_t seed = mix(seed_, static_cast<std::uint64_t>(order_.position().epoch));
+    return text_.batch(order_.next(), mix(seed, "mask"));
   }
-  data::DataPosition position() const override { return position_; }
-  void seek(data::DataPosition position) override {
-    if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
-      user_error("{}: has {} batches per epoch, so there is no epoch {}, step {}", text_.file().name(), per_epoch_,
-                 position.epoch, position.step);
-    }
-    position_ = position;
-  }
-  const std::string& identity() const override { return identity_; }
 
  private:
   MaskedText text_;
-  std::string identity_;
-  std::int64_t batch_size_, per_epoch_;
   std::uint64_t seed_;
-  data::DataPosition position_;
+  data::ExampleOrder order_;
 };
 
-class MaskedEvaluation : public EvaluationData {
- public:
-  explicit MaskedEvaluation(MaskedText text) : text_(std::move(text)) {}
+std::unique_ptr<EvaluationData> evaluate_on(MaskedText masked) {
+  const auto text = std::make_shared<const MaskedText>(std::move(masked));
+  return evaluation_of({.unit = "row",
+                        .size = text->rows(),
+                        .cost = [text](std::int64_t row) { return text->hidden(row, kValidationSeed); },
+                        .evaluate = [text](const models::Model& model, std::span<const std::int64_t> rows,
+                                           std::int64_t begin, const nn::Context& context) -> PlacedSums {
+                          const models::Batch batch = text->batch(rows, kValidationSeed);
+                          models::Memory none;
+                          return {{begin, cross_entropy(model, batch, batch.n_targets(), none, context)}};
+                        },
+                        .identity = [text] { return content_identity(text->file()); }});
+}
 
-  Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
-    const std::vector<std::int64_t> chosen = rows_to_read(options.most_tokens);
-    models::Memory memory;
-    const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
-      const models::Batch batch = text_.batch(units_of(chosen, begin, end), kValidationSeed);
-      return cross_entropy(model, batch, batch.n_targets(), memory, context);
-    };
-    return run_evaluation(options, {.unit = "row", .units = std::ssize(chosen), .evaluate = measure});
-  }
-  double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
-    return static_cast<double>(rows_to_read(most_tokens).size());
-  }
-  std::string identity() const override { return content_identity(text_.file()); }
-
- private:
-  // Returns the rows that are read, with at most `most_tokens` hidden tokens in total.
-  std::vector<std::int64_t> rows_to_read(std::int64_t most_tokens) const {
-    return data::spread_units(text_.rows(), most_tokens,
-                              [&](std::int64_t row) { return text_.hidden(row, kValidationSeed); });
-  }
-
-  MaskedText text_;
-};
-
-class MaskedLanguageModelling : public Task {
- public:
-  std::string_view name() const override { return "masked language modelling"; }
-
-  const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = {loss_kind("hidden token"), loss_error_kind(),
-                                                     perplexity_kind(Shown::headline, "perplexity of hidden tokens")};
-    return kFigures;
-  }
-
-  std::string_view protocol() const override {
-    return "perplexity is exp(cross-entropy per hidden token); 15% of the validation tokens are hidden, the same for "
-           "every model";
-  }
-
-  Figures figures_of(const Sums& sums) const override { return loss_and_perplexity(sums); }
-
-  TaskData open(const config::Config& config, const std::filesystem::path& cache) const override {
-    const TextData text = open_text_data(config, cache);
-    const auto rows_of = [&](const std::shared_ptr<const data::TokenFile>& file) {
-      return MaskedText(file, *text.tokenizer, config.model.context_length);
-    };
-    TaskData data;
-    data.tokenizer = text.tokenizer;
-    data.training = std::make_unique<MaskedTraining>(rows_of(text.train.front()), config.train);
-    data.validation = std::make_unique<MaskedEvaluation>(rows_of(text.validation));
-    return data;
-  }
-
-  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
-    return std::make_unique<MaskedEvaluation>(
-        MaskedText(open_evaluation_text(request), *request.tokenizer, request.config.model.context_length));
-  }
-};
+TaskData open_masked_text(const config::Config& config, const std::filesystem::path& cache) {
+  const TextData text = open_text_data(config, cache);
+  const auto rows_of = [&](const std::shared_ptr<const data::TokenFile>& file) {
+    return MaskedText(file, *text.tokenizer, config.model.context_length);
+  };
+  return {.tokenizer = text.tokenizer,
+          .training = std::make_unique<MaskedTraining>(rows_of(text.train.front()), config.train),
+          .validation = evaluate_on(rows_of(text.validation))};
+}
 
 }  // namespace
 
 const Task& masked_language_modelling() {
-  static const MaskedLanguageModelling kTask;
+  static const Task kTask({.name = "masked language modelling",
+                           .protocol = "perplexity is exp(cross-entropy per hidden token); 15% of the validation "
+                                       "tokens are hidden, the same for every model",
+                           .figures = {loss_kind("hidden token"), loss_error_kind(),
+                                       perplexity_kind(Shown::headline, "perplexity of hidden tokens")},
+                           .figures_of = loss_and_perplexity,
+                           .open = open_masked_text,
+                           .open_evaluation = [](const EvaluationRequest& request) {
+                             return evaluate_on(MaskedText(open_evaluation_text(request), *request.tokenizer,
+                                                           request.config.model.context_length));
+                           }});
   return kTask;
 }
 

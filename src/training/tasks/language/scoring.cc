@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
-#include <numeric>
-#include <optional>
+#include <span>
 #include <tuple>
 
-#include "foundation/core/machine/log.h"
-#include "foundation/core/machine/system.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "training/tasks/evaluation_loop.h"
@@ -137,26 +135,16 @@ std::vector<std::size_t> first_equals(const std::vector<Sequence>& sequences) {
   return first;
 }
 
-// Returns batches of indices of the distinct sequences, sorted by length.
-std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& sequences,
-                                                 const std::vector<std::size_t>& first, std::int64_t batch_size) {
+// Returns the indices of the distinct sequences, longest first.
+std::vector<std::size_t> order_of(const std::vector<Sequence>& sequences, const std::vector<std::size_t>& first) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     if (first[i] == i) {
       order.push_back(i);
     }
   }
-  std::ranges::stable_sort(
-      order, [&](std::size_t a, std::size_t b) { return sequences[a].tokens.size() > sequences[b].tokens.size(); });
-  const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(batch_size, 1));
-  std::vector<std::vector<std::size_t>> batches;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (i % at_once == 0) {
-      batches.emplace_back();
-    }
-    batches.back().push_back(order[i]);
-  }
-  return batches;
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return sequences[i].tokens.size(); });
+  return order;
 }
 
 // Merges the scores of all ranks. Floating-point values are sent as bit patterns, because JSON has no NaN or infinity.
@@ -217,39 +205,31 @@ Scores score(const models::LanguageModel& model, const std::vector<Sequence>& se
         std::ranges::count_if(shortened, [&](Sequence& sequence) { return truncate(sequence, o.context_length); });
   }
   const std::vector<std::size_t> first = first_equals(shortened);
-  const std::vector<std::vector<std::size_t>> batches = batches_of(shortened, first, options.batch_size);
-  std::optional<Progress> progress;
-  if (options.show_progress) {
-    const auto read = std::accumulate(batches.begin(), batches.end(), std::int64_t{0},
-                                      [](std::int64_t n, const auto& batch) { return n + std::ssize(batch); });
-    progress.emplace(std::string(title), read, "text");
-  }
+  const std::vector<std::size_t> order = order_of(shortened, first);
   nn::Context context = options.context;
   context.training = false;
   context.split_invariant = true;
   scores.spans.resize(shortened.size());
-  std::int64_t so_far = 0;
-  for (std::size_t batch = 0; scores.complete && batch < batches.size(); ++batch) {
-    so_far += std::ssize(batches[batch]);
-    if (static_cast<int>(batch % static_cast<std::size_t>(options.group->size())) != options.group->rank()) {
-      continue;
-    }
-    std::vector<const Sequence*> now;
-    for (const std::size_t i : batches[batch]) {
-      now.push_back(&shortened[i]);
-      scores.tokens += std::ssize(now.back()->tokens) - 1;
-    }
-    Group group(now, model);
-    group.read(context);
-    std::vector<std::vector<SpanScore>> spans = group.take();
-    for (std::size_t i = 0; i < spans.size(); ++i) {
-      scores.spans[batches[batch][i]] = std::move(spans[i]);
-    }
-    scores.complete = !interrupted();
-    if (progress) {
-      progress->update(so_far);
-    }
-  }
+  const auto end_of = [&](std::int64_t begin) {
+    return std::min(begin + std::max<std::int64_t>(options.batch_size, 1), std::ssize(order));
+  };
+  scores.complete = for_each_batch(
+      options, {.title = std::string(title), .unit = "text", .units = std::ssize(order), .end_of = end_of},
+      [&](std::int64_t begin, std::int64_t end) {
+        const std::span batch(order.begin() + begin, order.begin() + end);
+        std::vector<const Sequence*> now;
+        for (const std::size_t i : batch) {
+          now.push_back(&shortened[i]);
+          scores.tokens += std::ssize(now.back()->tokens) - 1;
+        }
+        Group group(now, model);
+        group.read(context);
+        std::vector<std::vector<SpanScore>> spans = group.take();
+        for (std::size_t i = 0; i < spans.size(); ++i) {
+          scores.spans[batch[i]] = std::move(spans[i]);
+        }
+        return std::string();
+      });
   if (options.group->size() > 1) {
     merge(scores, *options.group);
   }

@@ -10,7 +10,6 @@
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
 #include "language_modelling.h"
-#include "text_data.h"
 #include "training/tasks/evaluation_loop.h"
 
 namespace headroom::tasks {
@@ -99,7 +98,7 @@ Evaluation evaluate_windows(const models::LanguageModel& model, const data::Toke
     std::iota(places.begin(), places.end(), begin);
     return sums_of_parts(losses, places, batch.targets);
   };
-  return run_evaluation(options, {.unit = "window", .units = windows.count(), .evaluate_parts = measure});
+  return run_evaluation(options, {.unit = "window", .units = windows.count(), .evaluate = measure});
 }
 
 data::EvaluationShape shape_of(const config::ModelOptions& model, std::int64_t batch_size, std::int64_t most_tokens) {
@@ -132,7 +131,7 @@ Evaluation evaluate_streams(const models::Model& model, std::shared_ptr<const da
   return run_evaluation(options, {.unit = "batch",
                                   .units = pass.batches(),
                                   .end_of = read,
-                                  .evaluate_parts = measure,
+                                  .evaluate = measure,
                                   .independent = o.memory_length == 0});
 }
 

@@ -1,9 +1,8 @@
 // Translates sentences with a trained encoder-decoder.
 #include <algorithm>
-#include <optional>
+#include <span>
 
-#include "foundation/core/machine/log.h"
-#include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/beam_search.h"
 #include "headroom/decode/generate.h"
@@ -11,7 +10,6 @@
 #include "translation.h"
 
 namespace headroom::tasks {
-
 namespace {
 
 // Joins the lines of decoded text, because a translation must be a single line.
@@ -49,7 +47,8 @@ bool merge(const Json& mine, bool complete, Translations& all, ProcessGroup& gro
 }  // namespace
 
 Translations translate(const models::EncoderDecoder& model, const tokenizers::Tokenizer& tokenizer,
-                       const std::vector<std::string>& sentences, const TranslateOptions& options) {
+                       const std::vector<std::string>& sentences, const config::DecodingOptions& decoding,
+                       const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
   const SentenceEnds ends = sentence_ends(tokenizer);
   decode::require_tokenizer_of(model, tokenizer, "translate");
@@ -62,51 +61,113 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
     sources.back().resize(std::min(sources.back().size(), longest));
   }
   const std::vector<std::size_t> order = order_of(sentences, sources);
-  std::optional<Progress> progress;
-  if (options.show_progress) {
-    progress.emplace("translate", std::ssize(order), "sentence");
-  }
   nn::Context context = options.context;
   context.usage = nullptr;
-  const decode::SearchOptions search{.decoding = options.decoding, .begin_id = ends.begin, .end_id = ends.end};
+  const decode::SearchOptions search{.decoding = decoding, .begin_id = ends.begin, .end_id = ends.end};
   Translations translations{.texts = std::vector<std::string>(sentences.size()), .cut = cut};
   const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
   const auto length = [&](std::size_t i) { return sources[order[i]].size(); };
   Json mine = Json::array();  // [sentence, translation, tokens]
-  bool complete = true;
-  const int n = options.group->size();
-  int turn = 0;
-  for (std::size_t begin = 0, end = 0; begin < order.size() && complete; begin = end) {
-    end = batch_end(begin, order.size(), limits, length);
-    if (turn++ % n != options.group->rank()) {
-      continue;
-    }
-    std::vector<Tokens> batch_sources;
-    for (std::size_t i = begin; i < end; ++i) {
-      batch_sources.push_back(sources[order[i]]);
-    }
-    Sources batch = source_batch(batch_sources, ends);
-    batch.tokens = batch.tokens.to(model.device());
-    batch.valid = batch.valid.defined() ? batch.valid.to(model.device()) : batch.valid;
-    const std::vector<decode::Hypothesis> found =
-        decode::beam_search(model, batch.tokens, batch.valid, search, context);
-    for (std::size_t i = begin; i < end; ++i) {
-      const Tokens& tokens = found[i - begin].tokens;
-      translations.texts[order[i]] = one_line_of(tokenizer.decode(tokens));
-      translations.tokens += std::ssize(tokens);
-      if (n > 1) {
-        mine.push_back({order[i], translations.texts[order[i]], tokens.size()});
-      }
-    }
-    if (progress) {
-      progress->update(static_cast<std::int64_t>(end));
-    }
-    complete = !interrupted() || end == order.size();
-  }
-  if (n > 1) {
+  const auto end_of = [&](std::int64_t begin) {
+    return static_cast<std::int64_t>(batch_end(static_cast<std::size_t>(begin), order.size(), limits, length));
+  };
+  bool complete =
+      for_each_batch(options, {.title = "translate", .unit = "sentence", .units = std::ssize(order), .end_of = end_of},
+                     [&](std::int64_t begin, std::int64_t end) {
+                       const std::span now(order.begin() + begin, order.begin() + end);
+                       Sources batch = source_batch(transformed(now, [&](std::size_t i) { return sources[i]; }), ends);
+                       batch.tokens = batch.tokens.to(model.device());
+                       batch.valid = batch.valid.defined() ? batch.valid.to(model.device()) : batch.valid;
+                       const std::vector<decode::Hypothesis> found =
+                           decode::beam_search(model, batch.tokens, batch.valid, search, context);
+                       for (std::size_t i = 0; i < now.size(); ++i) {
+                         const Tokens& tokens = found[i].tokens;
+                         translations.texts[now[i]] = one_line_of(tokenizer.decode(tokens));
+                         translations.tokens += std::ssize(tokens);
+                         mine.push_back({now[i], translations.texts[now[i]], tokens.size()});
+                       }
+                       return std::string();
+                     });
+  if (options.group->size() > 1) {
     complete = merge(mine, complete, translations, *options.group);
   }
   return complete ? translations : Translations();
+}
+
+namespace {
+
+constexpr std::int64_t kNoTarget = -1;  // ignored by the loss
+
+// Returns one row per sentence: token `before`, the sentence, token `after` (negative: omitted), padded with `fill`.
+at::Tensor rows_of(const std::vector<Tokens>& sentences, std::int64_t before, std::int64_t after, std::int64_t fill) {
+  const std::size_t longest = max_over(
+      sentences, [](const Tokens& sentence) { return sentence.size(); }, std::size_t{0});
+  const at::Tensor rows = at::full({std::ssize(sentences), static_cast<std::int64_t>(longest) + 1}, fill, at::kLong);
+  for (std::size_t i = 0; i < sentences.size(); ++i) {
+    std::int64_t* out = rows.data_ptr<std::int64_t>() + i * (longest + 1);
+    if (before >= 0) {
+      *out++ = before;
+    }
+    out = std::copy(sentences[i].begin(), sentences[i].end(), out);
+    if (after >= 0) {
+      *out = after;
+    }
+  }
+  return rows;
+}
+
+// Returns the mask of tokens that are not padding; undefined if there is no padding.
+at::Tensor valid_of(const std::vector<Tokens>& sentences, const at::Tensor& rows) {
+  const std::int64_t width = rows.size(1);
+  const bool even =
+      std::ranges::all_of(sentences, [&](const Tokens& sentence) { return std::ssize(sentence) + 1 == width; });
+  if (even) {
+    return {};
+  }
+  const at::Tensor valid = at::zeros(rows.sizes(), at::kBool);
+  for (std::size_t i = 0; i < sentences.size(); ++i) {
+    std::fill_n(valid.data_ptr<bool>() + static_cast<std::int64_t>(i) * width, sentences[i].size() + 1, true);
+  }
+  return valid;
+}
+
+}  // namespace
+
+SentenceEnds sentence_ends(const tokenizers::Tokenizer& tokenizer) {
+  for (const tokenizers::Tokenizer* side : {&tokenizer.for_sources(), &tokenizer.for_targets()}) {
+    if (side->begin_id() < 0 || side->end_id() < 0) {
+      user_error("tokenizer: translation needs <s> and </s>, as of kind \"sentencepiece\", but {} has none",
+                 side->name());
+    }
+  }
+  return {.begin = tokenizer.begin_id(), .end = tokenizer.end_id(), .source_end = tokenizer.for_sources().end_id()};
+}
+
+Sources source_batch(const std::vector<Tokens>& sentences, SentenceEnds ends) {
+  Sources sources;
+  sources.tokens = rows_of(sentences, kNoTarget, ends.source_end, ends.source_end);
+  sources.valid = valid_of(sentences, sources.tokens);
+  return sources;
+}
+
+models::Batch pair_batch(const std::vector<Tokens>& sources, const std::vector<Tokens>& targets, SentenceEnds ends) {
+  models::Batch batch;
+  const Sources read = source_batch(sources, ends);
+  batch.tensors["source"] = read.tokens;
+  batch.tensors["target"] = rows_of(targets, ends.begin, kNoTarget, ends.end);
+  batch.tensors["next"] = rows_of(targets, kNoTarget, ends.end, kNoTarget);
+  if (read.valid.defined()) {
+    batch.tensors["valid_source"] = read.valid;
+  }
+  if (const at::Tensor valid = valid_of(targets, batch.tensors["target"]); valid.defined()) {
+    batch.tensors["valid_target"] = valid;
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    batch.targets.push_back(std::ssize(targets[i]) + 1);
+    batch.tokens += std::ssize(sources[i]) + std::ssize(targets[i]) + 2;
+  }
+  batch.resets_memory = true;
+  return batch;
 }
 
 }  // namespace headroom::tasks

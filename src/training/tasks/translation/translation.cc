@@ -26,7 +26,6 @@ class PairTraining : public TrainingData {
  public:
   PairTraining(const fs::path& path, const tokenizers::Tokenizer& tokenizer, const config::Config& config)
       : file_(path),
-        identity_(file_.identity()),
         ends_(sentence_ends(tokenizer)),
         label_smoothing_(config.train.label_smoothing),
         batches_(file_, {.rows = config.train.batch_size,
@@ -34,6 +33,7 @@ class PairTraining : public TrainingData {
                          .tokens = config.train.batch_tokens,
                          .longest = config.model.context_length,
                          .seed = static_cast<std::uint64_t>(config.train.seed)}) {
+    set(file_.identity(), &batches_);
     if (!file_.remarks().empty()) {
       log_info("data: {}", file_.remarks());
     }
@@ -53,13 +53,9 @@ class PairTraining : public TrainingData {
     batch.label_smoothing = label_smoothing_;
     return batch;
   }
-  data::DataPosition position() const override { return batches_.position(); }
-  void seek(data::DataPosition position) override { batches_.seek(position); }
-  const std::string& identity() const override { return identity_; }
 
  private:
   data::PairFile file_;
-  std::string identity_;
   SentenceEnds ends_;
   double label_smoothing_;
   data::PairBatches batches_;
@@ -73,62 +69,48 @@ constexpr BleuFigure kBleuFigures[] = {{"bleu", {}},
                                        {"tokenised_bleu", {.tokens = BleuTokens::blanks, .smooth = false}},
                                        {"compound_bleu", {.tokens = BleuTokens::compounds, .smooth = false}}};
 
-std::string ngrams_of(const char* figure, std::size_t order) {
-  return fmt::format("{}.{}grams", figure, order);
-}
 std::string tokens_of(const char* figure) {
   return fmt::format("{}.tokens", figure);
 }
 
-// By n-gram order, the matching and all n-grams; also the tokens of the translations and the references.
-Sums to_sums(const char* figure, const BleuCounts& counts) {
-  Sums sums;
+// Calls visit(name, sum, count) for each Sum that stores the counts: by n-gram order, the matching and all n-grams; the
+// tokens of the translations and the references.
+template <class Visit>
+void visit_counts(const char* figure, BleuCounts& counts, const Visit& visit) {
   for (std::size_t n = 0; n < counts.all.size(); ++n) {
-    sums[ngrams_of(figure, n + 1)] = {.sum = static_cast<double>(counts.right[n]), .count = counts.all[n]};
+    visit(fmt::format("{}.{}grams", figure, n + 1), counts.right[n], counts.all[n]);
   }
-  sums[tokens_of(figure)] = {.sum = static_cast<double>(counts.tokens), .count = counts.reference_tokens};
-  return sums;
+  visit(tokens_of(figure), counts.tokens, counts.reference_tokens);
 }
 
-BleuCounts bleu_counts(const char* figure, const Sums& sums) {
-  BleuCounts counts;
-  for (std::size_t n = 0; n < counts.all.size(); ++n) {
-    const Sum ngrams = sum_of(sums, ngrams_of(figure, n + 1));
-    counts.right[n] = static_cast<std::int64_t>(ngrams.sum);
-    counts.all[n] = ngrams.count;
+template <class Visit>
+void visit_counts(const char* figure, ChrfCounts& counts, const Visit& visit) {
+  for (std::size_t n = 0; n < ChrfCounts::kOrders; ++n) {
+    std::int64_t none = 0;
+    visit(fmt::format("{}.{}grams", figure, n + 1), counts.right[n], counts.all[n]);
+    visit(fmt::format("{}.{}grams_of_references", figure, n + 1), none, counts.reference[n]);
   }
-  const Sum tokens = sum_of(sums, tokens_of(figure));
-  counts.tokens = static_cast<std::int64_t>(tokens.sum);
-  counts.reference_tokens = tokens.count;
+}
+
+template <class Counts>
+void add_counts(const char* figure, Counts counts, Sums& sums) {
+  visit_counts(figure, counts, [&](const std::string& name, std::int64_t sum, std::int64_t count) {
+    sums[name].add(static_cast<double>(sum), count);
+  });
+}
+
+template <class Counts>
+Counts read_counts(const char* figure, const Sums& sums) {
+  Counts counts;
+  visit_counts(figure, counts, [&](const std::string& name, std::int64_t& sum, std::int64_t& count) {
+    const Sum stored = sum_of(sums, name);
+    sum = static_cast<std::int64_t>(stored.sum);
+    count = stored.count;
+  });
   return counts;
 }
 
-std::string chrf_matches(std::size_t order) {
-  return fmt::format("chrf.{}grams", order);
-}
-std::string chrf_wanted(std::size_t order) {
-  return fmt::format("chrf.{}grams_of_references", order);
-}
-
-Sums to_sums(const ChrfCounts& counts) {
-  Sums sums;
-  for (std::size_t n = 0; n < ChrfCounts::kOrders; ++n) {
-    sums[chrf_matches(n + 1)] = {.sum = static_cast<double>(counts.right[n]), .count = counts.all[n]};
-    sums[chrf_wanted(n + 1)] = {.sum = 0.0, .count = counts.reference[n]};
-  }
-  return sums;
-}
-
-ChrfCounts chrf_counts(const Sums& sums) {
-  ChrfCounts counts;
-  for (std::size_t n = 0; n < ChrfCounts::kOrders; ++n) {
-    const Sum matches = sum_of(sums, chrf_matches(n + 1));
-    counts.right[n] = static_cast<std::int64_t>(matches.sum);
-    counts.all[n] = matches.count;
-    counts.reference[n] = sum_of(sums, chrf_wanted(n + 1)).count;
-  }
-  return counts;
-}
+constexpr const char* kChrf = "chrf";
 
 class PairEvaluation : public EvaluationData {
  public:
@@ -191,7 +173,7 @@ class PairEvaluation : public EvaluationData {
     const auto end_of = [&](std::int64_t begin) {
       return static_cast<std::int64_t>(batch_end(static_cast<std::size_t>(begin), order.size(), limits, length));
     };
-    const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
+    const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) -> PlacedSums {
       std::vector<Tokens> sources, targets;
       for (const std::int64_t pair : units_of(order, begin, end)) {
         sources.push_back(sources_[static_cast<std::size_t>(pair)]);
@@ -199,7 +181,7 @@ class PairEvaluation : public EvaluationData {
       }
       const models::Batch batch = pair_batch(sources, targets, ends_);
       models::Memory none;
-      return cross_entropy(model, batch, batch.n_targets(), none, context);
+      return {{begin, cross_entropy(model, batch, batch.n_targets(), none, context)}};
     };
     return run_evaluation(options, {.unit = "pair", .units = std::ssize(order), .end_of = end_of, .evaluate = measure});
   }
@@ -239,20 +221,13 @@ class PairEvaluation : public EvaluationData {
       sources.push_back(pairs_[static_cast<std::size_t>(pair)].source);
       references.push_back(pairs_[static_cast<std::size_t>(pair)].target);
     }
-    const std::vector<std::string> translations = translate(model, *tokenizer_, sources,
-                                                            {.decoding = decoding_,
-                                                             .batch_size = options.batch_size,
-                                                             .batch_tokens = options.batch_tokens,
-                                                             .context = options.context,
-                                                             .show_progress = options.show_progress,
-                                                             .group = options.group})
-                                                      .texts;
+    const std::vector<std::string> translations = translate(model, *tokenizer_, sources, decoding_, options).texts;
     result.complete = translations.size() == references.size();
     if (result.complete) {
       for (const BleuFigure& figure : kBleuFigures) {
-        add(result.sums, to_sums(figure.name, count_bleu(translations, references, figure.options.tokens)));
+        add_counts(figure.name, count_bleu(translations, references, figure.options.tokens), result.sums);
       }
-      add(result.sums, to_sums(count_chrf(translations, references)));
+      add_counts(kChrf, count_chrf(translations, references), result.sums);
     }
   }
 
@@ -263,82 +238,68 @@ class PairEvaluation : public EvaluationData {
   std::vector<Tokens> sources_, targets_;
 };
 
-class Translation : public Task {
- public:
-  std::string_view name() const override { return kTranslation; }
+FigureKind score_kind(const std::string& name, const std::string& words, Shown shown = Shown::files) {
+  return {.name = name,
+          .metric = "validation_" + name,
+          .words = words,
+          .unit = "",
+          .better = Better::higher,
+          .shown = shown,
+          .decimals = 2,
+          .range = 100.0};
+}
 
-  const std::vector<FigureKind>& figures() const override {
-    const auto score = [](const std::string& name, const std::string& words, Shown shown = Shown::files) {
-      return FigureKind{.name = name,
-                        .metric = "validation_" + name,
-                        .words = words,
-                        .unit = "",
-                        .better = Better::higher,
-                        .shown = shown,
-                        .decimals = 2,
-                        .range = 100.0};
-    };
-    static const std::vector<FigureKind> kFigures = {loss_kind("token"),
-                                                     loss_error_kind(),
-                                                     perplexity_kind(Shown::table),
-                                                     score("bleu", "BLEU", Shown::headline),
-                                                     score("tokenised_bleu", "tokenised BLEU"),
-                                                     score("compound_bleu", "tokenised BLEU of split compounds"),
-                                                     score("chrf", "chrF")};
-    return kFigures;
-  }
-
-  std::string_view protocol() const override {
-    return "BLEU (13a tokens, cased) and chrF are sacreBLEU's, over the whole validation data translated by beam "
-           "search; perplexity is exp(cross-entropy per target token) without label smoothing";
-  }
-
-  Figures figures_of(const Sums& sums) const override {
-    Figures figures = loss_and_perplexity(sums);
-    for (const BleuFigure& figure : kBleuFigures) {
-      if (sums.contains(tokens_of(figure.name))) {
-        figures[figure.name] = bleu_of(bleu_counts(figure.name, sums), figure.options).score;
-      }
+Figures translation_figures(const Sums& sums) {
+  Figures figures = loss_and_perplexity(sums);
+  for (const BleuFigure& figure : kBleuFigures) {
+    if (sums.contains(tokens_of(figure.name))) {
+      figures[figure.name] = bleu_of(read_counts<BleuCounts>(figure.name, sums), figure.options).score;
     }
-    if (sums.contains(chrf_matches(1))) {
-      figures["chrf"] = chrf_of(chrf_counts(sums));
-    }
-    return figures;
   }
+  if (sums.contains("chrf.1grams")) {
+    figures[kChrf] = chrf_of(read_counts<ChrfCounts>(kChrf, sums));
+  }
+  return figures;
+}
 
-  TaskData open(const config::Config& config, const fs::path& cache) const override {
-    if (config.data.train.empty()) {
-      user_error("data.train: names no files; {} needs files of sentence pairs", kTranslation);
-    }
-    const data::PreparedPairs prepared =
-        data::prepare_pairs(config.data, config.tokenizer, cache, config.model.source_vocabulary_size);
-    const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
-    if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
-      user_error("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
-                 tokenizer.name(), config.model.vocabulary_size);
-    }
-    tokenizers::require_source_vocabulary(tokenizer, config.model.source_vocabulary_size, kTranslation);
-    TaskData data;
-    data.tokenizer = prepared.tokenizer;
-    data.training = std::make_unique<PairTraining>(prepared.train, tokenizer, config);
-    data.validation =
-        std::make_unique<PairEvaluation>(data::validation_pairs(config.data), prepared.tokenizer, config.decoding);
-    return data;
+TaskData open_pairs(const config::Config& config, const fs::path& cache) {
+  if (config.data.train.empty()) {
+    user_error("data.train: names no files; {} needs files of sentence pairs", kTranslation);
   }
-
-  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
-    const config::DataOptions& options = request.config.data;
-    return std::make_unique<PairEvaluation>(request.files.empty()
-                                                ? data::validation_pairs(options)
-                                                : data::read_pairs({.source = request.files, .target = {}}, options),
-                                            request.tokenizer, request.config.decoding);
+  const data::PreparedPairs prepared =
+      data::prepare_pairs(config.data, config.tokenizer, cache, config.model.source_vocabulary_size);
+  const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
+  if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
+    user_error("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
+               tokenizer.name(), config.model.vocabulary_size);
   }
-};
+  tokenizers::require_source_vocabulary(tokenizer, config.model.source_vocabulary_size, kTranslation);
+  return {.tokenizer = prepared.tokenizer,
+          .training = std::make_unique<PairTraining>(prepared.train, tokenizer, config),
+          .validation = std::make_unique<PairEvaluation>(data::validation_pairs(config.data), prepared.tokenizer,
+                                                         config.decoding)};
+}
 
 }  // namespace
 
 const Task& translation() {
-  static const Translation kTask;
+  static const Task kTask(
+      {.name = kTranslation,
+       .protocol =
+           "BLEU (13a tokens, cased) and chrF are sacreBLEU's, over the whole validation data translated by beam "
+           "search; perplexity is exp(cross-entropy per target token) without label smoothing",
+       .figures = {loss_kind("token"), loss_error_kind(), perplexity_kind(Shown::table),
+                   score_kind("bleu", "BLEU", Shown::headline), score_kind("tokenised_bleu", "tokenised BLEU"),
+                   score_kind("compound_bleu", "tokenised BLEU of split compounds"), score_kind("chrf", "chrF")},
+       .figures_of = translation_figures,
+       .open = open_pairs,
+       .open_evaluation = [](const EvaluationRequest& request) -> std::unique_ptr<EvaluationData> {
+         const config::DataOptions& options = request.config.data;
+         return std::make_unique<PairEvaluation>(
+             request.files.empty() ? data::validation_pairs(options)
+                                   : data::read_pairs({.source = request.files, .target = {}}, options),
+             request.tokenizer, request.config.decoding);
+       }});
   return kTask;
 }
 

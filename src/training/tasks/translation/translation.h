@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,25 +22,17 @@ namespace headroom::tasks {
 // split at blanks; "compound_bleu", like tokenised_bleu with compounds split; "chrf", as in sacreBLEU.
 const Task& translation();
 
-struct TranslateOptions {
-  config::DecodingOptions decoding;
-  std::int64_t batch_size = 32;   // sentences; affects only speed
-  std::int64_t batch_tokens = 0;  // maximum source tokens, with padding; 0: no limit; affects only speed
-  nn::Context context;
-  bool show_progress = false;
-  ProcessGroup* group = &alone();  // the ranks divide the batches; every rank gets all translations
-};
-
 struct Translations {
   std::vector<std::string> texts;  // one line per sentence; empty if interrupted by Ctrl-C
   std::int64_t tokens = 0;         // of all texts, without end tokens
   std::int64_t cut = 0;            // number of sentences cut to the model's context
 };
 
-// Blank sentences are translated as blank. Throws UserError if the tokenizer lacks <s> or </s>, or is not the model's
-// tokenizer.
+// Blank sentences are translated as blank. The ranks of options.group divide the batches; every rank gets all
+// translations. Throws UserError if the tokenizer lacks <s> or </s>, or is not the model's tokenizer.
 Translations translate(const models::EncoderDecoder& model, const tokenizers::Tokenizer& tokenizer,
-                       const std::vector<std::string>& sentences, const TranslateOptions& options);
+                       const std::vector<std::string>& sentences, const config::DecodingOptions& decoding,
+                       const EvaluateOptions& options);
 
 // Batches of sentence pairs for an encoder-decoder.
 
