@@ -17,7 +17,6 @@
 #include "training/cost/cost.h"
 #include "training/cost/match.h"
 #include "training/cost/report.h"
-#include "training/cost/scale.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/step_time.h"
 #include "training/train/loop/train.h"

@@ -1,7 +1,6 @@
 #include "ranks.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "cost.h"
 #include "foundation/core/ceil_div.h"

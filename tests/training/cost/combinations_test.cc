@@ -1,5 +1,5 @@
 // Every combination of parts has costs: layers run on the meta device, where they must read no values of tensors, and
-// where every operator needs a kernel (meta_kernels.cc).
+// where every operator needs a kernel (count.cc).
 #include <gtest/gtest.h>
 
 #include "engine/nn/combinations.h"

@@ -1,4 +1,4 @@
-#include "training/cost/scale.h"
+#include "training/cost/match.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "training/train/ranks/sharding.h"
+#include "training/train/ranks/gradient_reducer.h"
 
 #include <gtest/gtest.h>
 

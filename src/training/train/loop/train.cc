@@ -3,7 +3,6 @@
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "gradient_reducer.h"
-#include "sharding.h"
 #include "training/parallel/gloo_group.h"
 
 namespace headroom::train {

@@ -1,7 +1,6 @@
 // Writes the output of a run: the files in its folder, and the terminal. Training itself does not depend on it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <span>
 
 #include "foundation/core/machine/log.h"

@@ -7,13 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "data/tokens/batches.h"
 #include "headroom/models/model.h"
 #include "headroom/store/checkpoint.h"
 #include "optimizer.h"
-#include "training/train/ranks/sharding.h"
+#include "training/train/ranks/gradient_reducer.h"
 
 namespace headroom::train {
 

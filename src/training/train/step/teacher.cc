@@ -10,7 +10,6 @@
 #include <cstring>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
