@@ -17,7 +17,7 @@
 #include "analyse.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/transformed.h"
-#include "layers.h"
+#include "model_runner.h"
 #include "vocabulary.h"
 
 namespace headroom::analyse {

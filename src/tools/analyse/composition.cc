@@ -10,8 +10,8 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/head_map.h"
-#include "layers.h"
 #include "measures.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 

@@ -7,8 +7,8 @@
 #include "foundation/draw/charts.h"
 #include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
-#include "layers.h"
 #include "measures.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 namespace {

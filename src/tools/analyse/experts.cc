@@ -12,7 +12,7 @@
 #include "foundation/draw/charts.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
-#include "layers.h"
+#include "model_runner.h"
 #include "vocabulary.h"
 
 namespace headroom::analyse {

@@ -8,7 +8,7 @@
 #include "analyse.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
-#include "layers.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 namespace {

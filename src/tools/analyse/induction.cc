@@ -5,8 +5,8 @@
 #include "analyse.h"
 #include "foundation/core/random.h"
 #include "headroom/config/attention_part.h"
-#include "layers.h"
 #include "measures.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 

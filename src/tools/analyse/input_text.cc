@@ -12,7 +12,7 @@
 #include "headroom/core/error.h"
 #include "model_runner.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/language/text_data.h"
+#include "training/tasks/language/language_modelling.h"
 
 namespace headroom::analyse {
 namespace {

@@ -8,8 +8,8 @@
 #include "foundation/core/text/format.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
-#include "layers.h"
 #include "measures.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 

@@ -6,7 +6,7 @@
 #include "foundation/core/text/format.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
-#include "layers.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 namespace {

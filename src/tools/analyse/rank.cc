@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "analyse.h"
-#include "layers.h"
 #include "measures.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 

@@ -102,9 +102,6 @@ std::string LayerWalk::prefix() const {
 }
 
 void LayerWalk::go_to(std::int64_t layer) {
-  if (layer < layer_) {
-    fail("convert: layer {} after layer {}", layer, layer_);
-  }
   const at::NoGradGuard guard;
   if (layer_ < 0) {
     const models::Embedding embedding =

@@ -37,4 +37,61 @@ at::Tensor ridge_regression(const at::Tensor& gram, const at::Tensor& cross, boo
 FitErrors fit_together(const models::Model& source, const models::Model& model,
                        const std::vector<at::Tensor>& parameters, const Batches& batches, const FitOptions& options);
 
+// Values and outputs of a few heads that together approximate the output of all heads of a layer, and keys that several
+// heads share, in closed form.
+
+// y is approximated by sum_h z_h values[h] outputs[h] + bias, with z_h as in HeadSums.
+struct ValueFit {
+  std::vector<std::int64_t> heads;  // of the source, ascending
+  at::Tensor values;                // [heads, d, r] float64
+  at::Tensor outputs;               // [heads, r, d]
+  at::Tensor bias;                  // [d]; 0 without `with_bias`
+  double error = 0.0;               // sum of squared errors / sum y^2
+};
+
+// Fits values of rank r for the given heads. First the least-squares map M of z_h (ridge 1e-3 of the mean square), then
+// for each head the rank-r factors of C^(1/2) M_h, C the covariance of z_h; at last all outputs jointly.
+ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads, std::int64_t rank, bool with_bias);
+
+// Chooses the `count` heads with the least error: every pair for count = 2, greedily otherwise.
+ValueFit choose_heads(const HeadSums& sums, std::int64_t count, std::int64_t rank, bool with_bias);
+
+// Keys and values that several heads share, in closed form: for multi-head latent attention and routed heads.
+//
+// C is the covariance of the source tokens x, E[x^T x] [d, d], and all tensors are float64. "Whitened" means E =
+// identity.
+
+// C^(1/2) and its inverse.
+struct Roots {
+  explicit Roots(const at::Tensor& covariance);
+  at::Tensor root, inverse;
+};
+
+// The approximation of a matrix [d, n] by down up, where the r channels x down are whitened.
+struct LowRank {
+  at::Tensor down;  // [d, r]
+  at::Tensor up;    // [r, n]
+};
+// The same product with orthonormal columns of `down`, for a layer that normalises x down by its root mean square: with
+// tokens of similar length, these are of similar length too. Their mean square over the tokens is returned as its root.
+struct Normalised {
+  LowRank factors;
+  double size = 0.0;
+};
+Normalised with_orthonormal_columns(const LowRank& factors, const Roots& roots);
+
+// The best such factors where an error of column i counts weights[i] times (least squares over the tokens).
+LowRank low_rank(const at::Tensor& matrix, const at::Tensor& weights, std::int64_t rank, const Roots& roots);
+
+// Queries [d, H, c] and the keys [d, c] that all heads share.
+struct SharedKeys {
+  at::Tensor queries, keys;
+};
+// Rotary channels, in pairs (i, i + c/2): for each pair, with queries and keys as complex numbers, k_h is about a_h k
+// for one k, the leading singular vector over the heads, weighted by their queries' size; q_h becomes q_h conj(a_h).
+// Rotations by position commute with this.
+SharedKeys share_rotated(const at::Tensor& queries, const at::Tensor& keys, const Roots& roots);
+// Channels without rotation: the leading `rank` directions of all heads' keys.
+SharedKeys share_plain(const at::Tensor& queries, const at::Tensor& keys, std::int64_t rank, const Roots& roots);
+
 }  // namespace headroom::convert

@@ -8,13 +8,13 @@
 #include <numeric>
 #include <string_view>
 
+#include "fit.h"
 #include "foundation/config/attention/formula.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
-#include "value_fit.h"
 
 namespace headroom::convert {
 namespace {

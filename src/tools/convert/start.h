@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "activations.h"
 #include "headroom/config/attention_options.h"

@@ -1,12 +1,10 @@
-#include "value_fit.h"
+#include "fit.h"
 
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <tuple>
 #include <vector>
-
-#include "fit.h"
 
 namespace headroom::convert {
 namespace {

@@ -17,7 +17,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "headroom/config/attention_options.h"

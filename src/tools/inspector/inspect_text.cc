@@ -3,7 +3,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <optional>
 #include <set>
@@ -18,7 +17,7 @@
 #include "headroom/models/language_model.h"
 #include "packing.h"
 #include "predictions.h"
-#include "tools/analyse/layers.h"
+#include "tools/analyse/model_runner.h"
 
 namespace headroom::inspector {
 namespace {

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include "foundation/draw/page.h"
-#include "tools/analyse/layers.h"
+#include "tools/analyse/model_runner.h"
 
 namespace headroom::inspector {
 namespace {

@@ -6,9 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

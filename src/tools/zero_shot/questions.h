@@ -1,7 +1,6 @@
 // Zero-shot benchmark questions, and the readers of their files.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>

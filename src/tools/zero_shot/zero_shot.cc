@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/random.h"

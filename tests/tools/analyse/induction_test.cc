@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "small_model.h"
-#include "tools/analyse/layers.h"
+#include "tools/analyse/model_runner.h"
 
 namespace headroom::analyse {
 namespace induction_test {

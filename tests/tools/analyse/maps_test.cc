@@ -4,8 +4,8 @@
 
 #include "headroom/config/attention/score_options.h"
 #include "small_model.h"
-#include "tools/analyse/layers.h"
 #include "tools/analyse/measures.h"
+#include "tools/analyse/model_runner.h"
 
 namespace headroom::analyse {
 namespace maps_test {

@@ -11,7 +11,7 @@
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
-#include "tools/convert/value_fit.h"
+#include "tools/convert/fit.h"
 
 namespace headroom::convert {
 namespace {

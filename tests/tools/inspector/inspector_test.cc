@@ -14,7 +14,7 @@
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
-#include "tools/analyse/layers.h"
+#include "tools/analyse/model_runner.h"
 #include "tools/analyse/small_model.h"
 #include "tools/inspector/attribution.h"
 #include "tools/inspector/packing.h"

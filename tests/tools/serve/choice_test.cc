@@ -1,4 +1,4 @@
-#include "tools/serve/engine/choice.h"
+#include "tools/serve/engine/completion.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tools/serve/engine/completion_request.h"
+#include "tools/serve/engine/served_model.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <unistd.h>
 
 #include "foundation/core/scratch_folder.h"
-#include "tools/serve/engine/metrics.h"
+#include "tools/serve/engine/scheduler.h"
 #include "tools/serve/http/access.h"
 #include "tools/serve/http/connection.h"
 #include "tools/serve/json_fields.h"

@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "tools/serve/engine/metrics.h"
 #include "tools/serve/engine/scheduler.h"
 #include "tools/serve/engine/served_model.h"
 #include "tools/serve/http/http_server.h"

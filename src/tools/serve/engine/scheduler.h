@@ -1,20 +1,58 @@
 // Runs the engines of all models in one thread. Connections submit completions through a queue.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "completion.h"
 #include "headroom/decode/engine.h"
-#include "metrics.h"
 
 namespace headroom::serve {
+
+// A histogram of durations in seconds.
+class Histogram {
+ public:
+  void add(double seconds);
+  void write(std::string& page, std::string_view name, std::string_view help) const;
+
+ private:
+  static constexpr std::array<double, 12> kBounds = {0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
+                                                     0.5,   1.0,  2.5,   10.0, 60.0, 600.0};
+  std::array<std::int64_t, kBounds.size() + 1> counts_{};
+  double sum_ = 0.0;
+};
+
+// Thread-safe.
+class Metrics {
+ public:
+  void answered(const std::string& route, int status);
+  void first_token(double seconds);  // seconds since the request arrived
+  void completed(double seconds);
+  void abandoned();
+  void set_counts(const std::string& model, const decode::EngineCounts& counts);
+  void set_connections(std::int64_t open);
+
+  std::string page() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int>, std::int64_t> answers_;
+  Histogram first_token_, completion_;
+  std::int64_t abandoned_ = 0, connections_ = 0;
+  std::map<std::string, decode::EngineCounts> counts_;
+};
 
 struct SchedulerOptions {
   std::int64_t max_rows = 8;  // decode::EngineOptions::max_rows of each model

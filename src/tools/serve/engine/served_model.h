@@ -2,18 +2,45 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
-#include "completion_request.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/huggingface.h"
 #include "headroom/store/open_model.h"
 #include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::serve {
+
+using TokenIds = std::vector<std::int64_t>;
+using Prompt = std::variant<std::string, TokenIds>;
+
+struct CompletionRequest {
+  std::string model;  // empty if not given
+  std::vector<Prompt> prompts;
+  std::int64_t max_tokens = 16;  // per answer
+  double temperature = 1.0;
+  double top_p = 1.0;
+  std::int64_t top_k = 0;  // 0: all
+  std::optional<std::int64_t> seed;
+  std::int64_t n = 1;  // answers per prompt; answer i (from 0) uses seed + i
+  std::vector<std::string> stop;
+  bool echo = false;           // each answer begins with the prompt
+  std::int64_t logprobs = -1;  // report the N likeliest tokens at each position; -1: no log-probabilities
+  bool stream = false;
+  bool include_usage = false;  // a stream ends with an event that has the token counts
+  bool routing = false;        // report the experts that each token was routed to
+
+  bool details() const { return logprobs >= 0 || routing; }  // whether details are reported for each token
+};
+
+// Parses the body and checks the type and range of each field. Checks that depend on a model (its name, vocabulary,
+// context) come later. Throws ApiError naming the field.
+CompletionRequest parse_completion_request(std::string_view body);
 
 // Formats each token for lists of log-probabilities; the result is unique per id. It is the token's text as it appears
 // inside a sentence, with the leading blank; "bytes:\xe2\x82" if that is not valid UTF-8; the name of a special token;
