@@ -21,9 +21,9 @@ namespace headroom::bench {
 namespace {
 
 // In the order of kBenchNames.
-constexpr std::vector<Row> (*kRuns[])(const BenchOptions&) = {machine,    attention,  expert_linear, cross_entropy,
-                                                              step,       switchhead, dcformer,      ranks,
-                                                              generation, evaluate,   serving,       profile};
+constexpr std::vector<Row> (*kRuns[])(const BenchOptions&) = {
+    machine,  attention, layers,     expert_linear, cross_entropy, step,   switchhead,
+    dcformer, ranks,     generation, evaluate,      serving,       profile};
 static_assert(std::size(kRuns) == std::size(kBenchNames));
 
 }  // namespace

@@ -11,6 +11,7 @@ struct BenchName {
 inline constexpr BenchName kBenchNames[] = {
     {"machine", "rates of matrix multiplications and of reading memory"},
     {"attention", "softmax attention, forward and backward, against the reference and PyTorch's kernel"},
+    {"layers", "whole attention layers, plain and with each other paper's part, against the reference"},
     {"expert_linear", "the grouped matmul against one dense matmul with the same MACs"},
     {"cross_entropy", "output layer and loss against the reference"},
     {"step", "a training step of dense models of four sizes against PyTorch's, eager and compiled"},

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "attention_sizes.h"
 #include "headroom/ops/attention.h"
 #include "headroom/ops/choice.h"
 #include "headroom/ops/expert_linear.h"
@@ -18,17 +19,6 @@
 
 namespace headroom::bench {
 namespace {
-
-struct AttentionSize {
-  std::int64_t b, h, t, s, e;  // batch, heads, queries, keys, d_head
-  bool has_relative = false;   // whether relative positions are timed as well
-  std::string name() const { return fmt::format("B{} H{} T{} S{} e{}", b, h, t, s, e); }
-};
-constexpr AttentionSize kAttentionSizes[] = {{8, 8, 256, 256, 64},
-                                             {8, 10, 256, 512, 41, true},
-                                             {8, 2, 256, 512, 76, true},
-                                             {4, 16, 512, 1024, 64},
-                                             {4, 8, 1024, 1024, 64}};
 
 // What run() computes from tensors like `leaves` is timed forward and backward, with gradients of all leaves.
 struct Problem {

@@ -52,6 +52,7 @@ const Limits& machine_limits(const BenchOptions& options);  // with its precisio
 // The benchmarks.
 std::vector<Row> machine(const BenchOptions& options);
 std::vector<Row> attention(const BenchOptions& options);
+std::vector<Row> layers(const BenchOptions& options);
 std::vector<Row> expert_linear(const BenchOptions& options);
 std::vector<Row> cross_entropy(const BenchOptions& options);
 std::vector<Row> step(const BenchOptions& options);
