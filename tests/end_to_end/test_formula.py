@@ -12,7 +12,7 @@ BLOCKS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 def config(tiny, path, attention):
     path.write_text(f'base = "{tiny}"\n[model]\nmemory_length = 0\n[model.attention]\nprojection = "dense"\nposition = "none"\n'
-                    f'{attention}\n[train]\nsteps = 3\n')
+                    f'{attention}\n[train]\nsteps = 6\n')
     return path
 
 

@@ -80,8 +80,8 @@ class Evaluation {
   static at::Tensor element(const at::Tensor& table, const at::Tensor& index) {
     const at::TensorOptions whole = table.options().dtype(at::kLong);
     const auto axis = [&](std::int64_t at) { return at::arange(at::Scalar(table.sym_size(at)), whole); };
-    const at::Tensor place =
-        index.detach().nan_to_num(0.0).floor().clamp(0, at::Scalar(table.sym_size(2) - 1)).to(at::kLong);
+    const at::Tensor known = index.detach().masked_fill(index.detach().ne(index), 0.0);  // NaN is 0
+    const at::Tensor place = known.floor().clamp(0, at::Scalar(table.sym_size(2) - 1)).to(at::kLong);
     return table.index({axis(0).view_symint({-1, 1, 1, 1}), axis(1).view_symint({-1, 1, 1}), place});
   }
 
