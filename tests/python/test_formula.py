@@ -6,6 +6,7 @@ import random
 import pytest
 import torch
 
+import headroom_torch
 import headroom_torch.functional as hf
 from headroom_torch._library import ops
 from refusals import assert_refused
@@ -147,3 +148,19 @@ def test_what_cannot_be_traced_is_refused_with_its_line():
         assert_refused(lambda: hf.flex_attention(q, q, q, function), f"{sentence}.*test_formula.py, line {line}")
     assert_refused(lambda: hf.flex_attention(q, q[:, :2], q[:, :2]), "set enable_gqa=True")
     assert_refused(lambda: ops.attention(q, q, q, formula="s +"), "formula: column 4: expected a value, got the end")
+
+
+def test_decoding_equals_the_whole_pass_with_learned_values(tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        '[model]\nvocabulary_size = 50\nn_layers = 2\nd_model = 32\ncontext_length = 24\n[model.attention]\nn_heads = 4\n'
+        'n_kv_heads = 2\nd_head = 8\nposition = "none"\nformula = "s * tanh(decay(j)) - slope * near[h, i - j] + decay(i)"\n'
+        'mask = "i - j < 7 or j % 5 == 0"\nnormalise = "none"\nlearned = { decay = { shape = "token, head" }, '
+        'slope = { shape = "head", start = 0.5 }, near = { shape = "head, distance", size = 8, start = 0.1 } }\n'
+        '[model.mlp]\nd_hidden = 64\n')
+    model = headroom_torch.LanguageModel(str(tmp_path / "mine.toml"), seed=1).eval()
+    tokens = torch.randint(0, 50, (2, 24), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        whole, decoder = model(tokens), model.decoder(rows=2)
+        torch.testing.assert_close(decoder.read(tokens[:, :5]), whole[:, 4], atol=1e-5, rtol=1e-4)
+        for t in range(5, 24):
+            torch.testing.assert_close(decoder.read(tokens[:, t:t + 1]), whole[:, t], atol=1e-5, rtol=1e-4)

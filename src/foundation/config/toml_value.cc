@@ -111,7 +111,8 @@ std::string on_one_line(const toml::node& value) {
 // The keys and values of a table on one line. --set passes tables as strings.
 std::string table_text(const toml::node& value) {
   if (value.is_string()) {
-    const toml::table parsed = parse_toml("table = " + to_text(value), "a table");
+    const std::string& text = to_text(value);  // flatten() gives the keys without braces
+    const toml::table parsed = parse_toml("table = " + (text.starts_with('{') ? text : "{" + text + "}"), "a table");
     return parsed.size() == 1 ? table_text(*parsed.get("table")) : throw Refused();
   }
   if (!value.is_table()) {
