@@ -52,7 +52,8 @@ int run(const Train& command, const EngineRequest& request) {
     log_info("validation: {}", uncertain);
   }
   if (result.interrupted) {
-    log_info("interrupted at step {}, checkpoint written; resume with --resume", result.steps);
+    log_info("interrupted at step {}, {}; resume with --resume", result.steps,
+             result.steps == 0 ? "nothing to save" : "checkpoint written");
     return interrupt_status();
   }
   return 0;

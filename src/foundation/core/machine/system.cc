@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "headroom/core/error.h"
+#include "interrupts.h"
 
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -50,13 +51,26 @@ std::string home_set;
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler sets it");
 std::atomic<int> signal_caught{0};  // the first request to stop; 0: none
 
+std::atomic<bool> ends_soon{false};
+
 constexpr int kRequestsToStop[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kBySignal = 128;  // added to a signal's number in an exit status
 
 extern "C" void remember_interrupt(int signal_number) {
   signal_caught = signal_number;
   for (const int number : kRequestsToStop) {
     std::signal(number, SIG_DFL);
   }
+  constexpr unsigned kSeconds = 3;
+  if (ends_soon) {
+    ::alarm(kSeconds);
+  }
+}
+
+extern "C" void end_unsaved(int) {
+  constexpr std::string_view kText = "\nheadroom: interrupted in the first step; nothing has been saved\n";
+  (void)!::write(STDERR_FILENO, kText.data(), kText.size());
+  ::_exit(kBySignal + signal_caught);
 }
 
 }  // namespace
@@ -153,8 +167,13 @@ bool interrupted() {
   return signal_caught != 0;
 }
 
+void end_soon_if_interrupted(bool ends) {
+  std::signal(SIGALRM, end_unsaved);
+  ends_soon = ends;
+  ::alarm(0);
+}
+
 int interrupt_status() {
-  constexpr int kBySignal = 128;
   return kBySignal + (interrupted() ? signal_caught.load() : SIGINT);
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "foundation/core/machine/interrupts.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
@@ -85,8 +86,7 @@ std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector
   return in;
 }
 
-// Returns the model's continuation of the prompt, always drawn with the same seed. Throws UserError if the model cannot
-// continue the prompt.
+// Returns the model's continuation, always drawn with the same seed. Throws UserError for an unusable prompt.
 std::string sample_text(const models::Model& model, const tokenizers::Tokenizer& tokenizer, const std::string& prompt,
                         std::int64_t tokens, const nn::Context& context) {
   constexpr double kTemperature = 0.8;
@@ -144,9 +144,8 @@ config::Config Run::written_config() const {
 
 TrainResult Run::finish(Writer& writer) {
   while (!plan_.finished(state_.step) && !stops()) {
-    if (plan_.validates(state_.step, history_)) {
-      validate(plan_.predictions(),
-               writer);  // before the step, so that a run killed while validating repeats it when resumed
+    if (plan_.validates(state_.step, history_)) {  // before the step, so that a run killed meanwhile repeats it
+      validate(plan_.predictions(), writer);
       if (stops()) {
         break;
       }
@@ -163,7 +162,7 @@ TrainResult Run::finish(Writer& writer) {
       save(writer);
     }
   }
-  if (history_.saved_step != state_.step) {
+  if (history_.saved_step != state_.step && !(stops() && state_.step == 0)) {
     save(writer);
   }
   if (!stops()) {
@@ -190,6 +189,7 @@ bool Run::stops() const {
 
 // Runs one step and measures its time.
 StepOutcome Run::advance(Writer& writer) {
+  end_soon_if_interrupted(steps_here_ == 0 && group_.size() == 1);
   const auto start = std::chrono::steady_clock::now();
   const double cpu = cpu_seconds();
   const models::Batch batch = data_.training->next();
@@ -198,6 +198,7 @@ StepOutcome Run::advance(Writer& writer) {
   }
   const StepOutcome outcome =
       train_step({*model_, teacher_.get()}, batch.to(model_->device()), state_, config_.train, context_, *reducer_);
+  end_soon_if_interrupted(false);
   stop_ = stop_ || outcome.stop;
   if (const std::string why = TrainingPlan::diverged(outcome); !why.empty()) {
     throw_diverged(why, state_.step + 1);
@@ -238,8 +239,7 @@ double Run::step_seconds() const {
                                      : seconds_here_ / static_cast<double>(steps_here_);
 }
 
-// Sets train.checkpoint_every = "auto" once the speed is known. Only the files depend on it. The ranks measure
-// different times, so the leading rank decides.
+// Sets train.checkpoint_every = "auto" once the speed is known. Ranks measure different times, so the leader decides.
 void Run::resolve_checkpoint_interval(Writer& writer) {
   std::int64_t& every = config_.train.checkpoint_every;
   if (every != config::kAutomatic) {
@@ -364,10 +364,11 @@ void Run::write_state(const Write& write) const {
 }
 
 void Run::throw_diverged(std::string_view what, std::int64_t step) const {
-  const bool low_precision = config_.train.precision == config::Precision::bf16;
-  throw DivergedError(fmt::format("train: {} at step {}, so training stopped; the last good checkpoint is {}; try {}{}",
-                                  what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string(),
-                                  advice(config_.train), low_precision ? ", or train.precision = \"fp32\"" : ""));
+  throw DivergedError(fmt::format(
+      "train: {} at step {}, so training stopped; {}; try {}{}", what, step,
+      checkpoint_.empty() ? "no checkpoint has been written" : "the last good checkpoint is " + checkpoint_.string(),
+      advice(config_.train),
+      config_.train.precision == config::Precision::bf16 ? ", or train.precision = \"fp32\"" : ""));
 }
 
 TrainResult Run::last_logged() const {
