@@ -49,6 +49,7 @@ def test_a_better_change_is_kept(headroom, folder):
 
 @pytest.mark.parametrize("arguments, part", [
     ([], "--set"),
+    (["--set", "model.n_layers=2"], "--set: model.n_layers=2: the base has this value already"),
     (["--set", "data.shuffle=false"], "data."),
     (["--set", "train.evaluate_tokens=100"], "train.evaluate_tokens"),
     (["--set", "train.seed=2"], "--change-seed"),

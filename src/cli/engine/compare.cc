@@ -168,6 +168,11 @@ int run(const Try& command, const EngineRequest& request) {
   if (job.change.name == job.base.name) {
     job.change.name += command.set.empty() ? "_2" : fmt::format("+{}", fmt::join(command.set, ","));
   }
+  if (command.change.empty() && !command.change_seed &&
+      config::flatten(job.base.config) == config::flatten(job.change.config)) {
+    user_error("try: --set: {}: the base has {} already; give another value", fmt::join(command.set, ", "),
+               command.set.size() == 1 ? "this value" : "these values");
+  }
   job.budget = command.budget;
   job.test.pairs = static_cast<int>(command.pairs);
   job.change_seed = command.change_seed;

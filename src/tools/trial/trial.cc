@@ -17,9 +17,11 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/store/checkpoint.h"
 #include "report.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/execution.h"
+#include "training/train/loop/step_time.h"
 
 namespace headroom::trial {
 namespace {
@@ -130,6 +132,9 @@ class Trainer {
     if (longest_ > 0.0 && Clock::now() + std::chrono::duration<double>(expected) > end_) {
       throw BudgetSpent();
     }
+    if (longest_ == 0.0) {
+      require_time_for(run, side.named.name);
+    }
     const auto begun = Clock::now();
     const FewerLines brief;
     const compare::TrainedRun& trained = runs_.train(run, fmt::format("{}, seed {}", side.named.name, seed));
@@ -151,6 +156,26 @@ class Trainer {
   std::int64_t reused() const { return reused_; }
 
  private:
+  // Throws UserError if this run alone takes longer than the budget, judging by its first steps.
+  void require_time_for(const compare::PlannedRun& run, const std::string& name) const {
+    constexpr double kMeasuring = 0.2;  // seconds
+    const config::TrainOptions& train = run.config.train;
+    if (store::has_checkpoints(run.folder)) {  // an unfinished run, which needs less
+      return;
+    }
+    const double expected = train.seconds > 0.0
+                                ? train.seconds
+                                : static_cast<double>(train.steps) *
+                                      train::measure_step_time(run.config, request_.cache, kMeasuring, "try");
+    if (expected > request_.budget) {
+      user_error(
+          "try: --budget: {} is shorter than one run of {}, which takes about {}; ask for more, or set fewer steps "
+          "with "
+          "--both train.steps=N",
+          format_duration(request_.budget), name, format_duration(expected));
+    }
+  }
+
   // A config with the same content may have been trained under another name.
   compare::PlannedRun same_content(compare::PlannedRun run) const {
     const std::string hash = content_hash(run.config), seed = run.folder.filename().string();

@@ -110,8 +110,10 @@ TEST_F(TrialTest, RefusesOtherDataSeedsAndSecondsAndTooShortABudget) {
   request.change.config.train.seconds = 4.0;
   EXPECT_HAS(refused(request), "train.seconds");
   request = trial(1e-3);
-  request.budget = 1e-6;
-  EXPECT_HAS(refused(request), "--budget");
+  request.budget = 60.0;
+  request.base.config.train.steps = request.change.config.train.steps = 100'000'000;
+  EXPECT_HAS(refused(request), "try: --budget: 1 min 00 s is shorter than one run of base, which takes about ");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "try" / "runs" / "base")) << "nothing was trained";
 }
 
 // Three pairs have the seeds 1 to 3 of the base, with a tuned rate 1 to 4: no run may be in two pairs.
