@@ -177,6 +177,37 @@ def test_a_full_disk_does_not_lose_saved_files(tmp_path, free):
         train_runs.run(config, out, "--resume", "--set", "train.steps=7")
 
 
+def test_checkpoints_that_do_not_fit_are_refused_before_training(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        out = disk / "run"
+        many = ["--set", "train.steps=1000", "--set", "train.keep_checkpoints=900"]
+        one_line(train_runs.run(config, out, *many, status=2), str(out), "901 checkpoints", "train.keep_checkpoints")
+        assert not out.exists()
+
+
+def test_resuming_nothing_or_a_finished_run_is_announced(headroom, tiny, tmp_path):
+    again = ["train", tiny, "--set", "train.steps=4", "--out", tmp_path / "run", "--resume"]
+    assert f"nothing to resume in {tmp_path / 'run'}: the run starts at step 0" in headroom(*again).stderr
+    assert "has done all of its 4 steps" in headroom(*again).stderr
+
+
+def test_a_long_first_step_is_left_within_seconds(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    train_runs.write_text(tmp_path / "train.txt", 700_000, 1)
+    out = tmp_path / "run"
+    process = train_runs.start(config, out, "--set", "train.batch_size=40000", "--set", "train.accumulate=10000",
+                               "--set", "train.steps=100000")
+    train_runs.wait_until(lambda: (out / "metrics.jsonl").exists(), process)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGTERM)
+    begin = time.monotonic()
+    stderr = process.communicate(timeout=train_runs.PATIENCE)[1]
+    assert process.returncode == 143 and "nothing has been saved" in stderr, stderr
+    assert time.monotonic() - begin < 30 and not list(out.glob("checkpoints/*.safetensors"))
+    assert "100000 steps take at least " in stderr
+
+
 def test_a_folder_that_cannot_be_written(tmp_path):
     config = train_runs.prepare(tmp_path)
     with small_disk(tmp_path / "disk", "4m") as disk:

@@ -60,8 +60,8 @@ std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel:
     remove_leftovers(request.out / "checkpoints");
   }
   if (!holds_checkpoints) {
-    if (fs::exists(request.out / "config.toml", error)) {
-      log_info("{}: holds no checkpoint, so the run starts from scratch", request.out.string());
+    if (request.resume && (!request.command.empty() || fs::exists(request.out / "config.toml", error))) {
+      log_info("nothing to resume in {}: the run starts at step 0", request.out.string());
     }
     return std::nullopt;
   }

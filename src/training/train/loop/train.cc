@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/text/text.h"
+#include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
@@ -188,6 +189,36 @@ std::int64_t choose_validations(config::Config& config, const tasks::EvaluationD
   return every == planned.every ? planned.predictions : 0;
 }
 
+// Throws UserError if the checkpoints of a new run do not fit into the free space of its file system.
+void check_disk(const config::Config& config, const std::filesystem::path& out) {
+  const cost::StepMemory memory = cost::step_memory(config);
+  const double size = static_cast<double>(memory.parameters + memory.moments), free = available_bytes(out);
+  std::int64_t count = 1;
+  if (const std::int64_t every = config.train.checkpoint_every;
+      every != 0) {  // a new one precedes an old one's removal
+    count = std::min(config.train.keep_checkpoints + 1,
+                     every == config::kAutomatic ? 2 : std::max<std::int64_t>(1, config.train.steps / every));
+  }
+  count += config.train.keep_best ? 1 : 0;
+  if (size * static_cast<double>(count) > free) {
+    user_error(
+        "{}: needs {} for {} of {}, but only {} are free on this disk; free some space, or lower "
+        "train.keep_checkpoints",
+        out.string(), format_bytes(size * static_cast<double>(count)), counted(count, "checkpoint"), format_bytes(size),
+        format_bytes(free));
+  }
+}
+
+// Logs the least time that the remaining steps can take, if it is long. Small models are slower than the peak rate.
+void log_least_time(const Speed& speed, std::int64_t steps) {
+  constexpr double kLong = 60.0;
+  const double seconds = static_cast<double>(steps) * speed.step_gflop / speed.machine_gflops;
+  if (seconds > kLong) {
+    log_info("{} take at least {}: {:.3g} GFLOP each, at the machine's peak of {:.3g} GFLOP/s", counted(steps, "step"),
+             format_duration(seconds), speed.step_gflop, speed.machine_gflops);
+  }
+}
+
 // Writes the config, logs the start of the run, and opens its other files.
 Writer begin_writing(const TrainRequest& request, const Run& run, const Speed& speed, std::int64_t predictions,
                      parallel::GlooGroup& group) {
@@ -204,6 +235,11 @@ Writer begin_writing(const TrainRequest& request, const Run& run, const Speed& s
                           config.model.kind == config::ModelKind::masked_language_model;
   if (const std::string held_out = data::held_out_name(config.data); reads_text && !held_out.empty()) {
     log_info("validation data: {}", held_out);
+  }
+  log_least_time(speed, config.train.steps - run.state().step);
+  if (run.state().step > 0 && run.state().step == config.train.steps) {
+    log_info("{}: has done all of its {}; set a larger train.steps to train longer", request.out.string(),
+             counted(config.train.steps, "step"));
   }
   log_info("{}", describe_intervals(config.train, predictions));
   log_warnings(config, run.data().tokenizer.get());
@@ -257,6 +293,7 @@ TrainResult train(const TrainRequest& request) {
     config::check(request.config, "train");
   }
   const tasks::Task& task = tasks::task_for(request.config, "train");
+  require_data_files(request.config.data);  // before the folder, so that a wrong name is refused first
   std::optional<FolderLock> lock;
   if (group.leads()) {
     lock.emplace(request.out);
@@ -266,6 +303,9 @@ TrainResult train(const TrainRequest& request) {
   std::optional<InitialParameters> initial = resumed ? std::nullopt : open_initial_parameters(request.config);
   config::Config config = resolve(request.config, resumed, initial, group);
   check_machine(config);
+  if (group.leads() && !resumed) {
+    check_disk(config, request.out);
+  }
   tasks::TaskData data =
       leader_first(group, timeout, [&] { return open_data(config, request.cache, resumed, initial); });
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());

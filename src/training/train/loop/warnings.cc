@@ -91,6 +91,16 @@ void warn_of_seen_data(const config::DataOptions& data) {
 
 }  // namespace
 
+void require_data_files(const config::DataOptions& data) {
+  for (const std::vector<std::string>* patterns : {&data.train, &data.validation}) {
+    for (const std::filesystem::path& path : data::expand_patterns(*patterns)) {
+      if (std::error_code unknown; !std::filesystem::exists(path, unknown)) {
+        data::open_text({path.string()}, data);  // throws, with the download command if there is one
+      }
+    }
+  }
+}
+
 void log_warnings(const config::Config& config, const tokenizers::Tokenizer* tokenizer) {
   for (const std::string& sentence : config::unused_keys(config)) {
     log_warning("{}", sentence);
