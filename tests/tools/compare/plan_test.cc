@@ -109,6 +109,12 @@ TEST(Fairness, OtherTokensAreRefused) {
   EXPECT_TRUE(refusal(configs).starts_with("compare: a and b have different tokenizers (sentencepiece and bytes)"));
   configs[1].config.tokenizer.model = "its.model";  // the file decides
   EXPECT_EQ(refusal(configs), "");
+  configs = two();
+  configs[1].config.tokenizer.vocabulary_size = 77;
+  EXPECT_TRUE(refusal(configs).starts_with("compare: tokenizer.vocabulary_size differs, ")) << refusal(configs);
+  configs = two();
+  configs[1].config.data.validation = {"its.txt"};
+  EXPECT_TRUE(refusal(configs).starts_with("compare: a and b have different validation data (the built-in corpus"));
 }
 
 // The content is compared after it has been read (check_runs).

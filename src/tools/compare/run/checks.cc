@@ -11,12 +11,14 @@
 #include <tuple>
 
 #include "comparison_file.h"
+#include "data/text/text.h"
 #include "execution.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
 #include "tools/compare/formatting.h"
 #include "training/train/loop/start.h"
+#include "training/train/loop/warnings.h"
 #include "training/train/step/teacher.h"
 
 namespace headroom::compare {
@@ -31,6 +33,19 @@ bool makes_tokenizer(const config::Config& config) {
   };
   return !config.model.has_classes() && config.tokenizer.model.empty() && none(config.data.train) &&
          none(config.data.validation);
+}
+
+// Whether a trained tokenizer depends on the key.
+bool determines_tokenizer(const std::string& key, const std::vector<NamedConfig>& configs) {
+  return key.starts_with("tokenizer.") && !key.ends_with("model") &&
+         std::ranges::all_of(configs, [](const NamedConfig& named) {
+           return makes_tokenizer(named.config) && named.config.tokenizer.kind != config::TokenizerKind::bytes;
+         });
+}
+
+bool reads_built_in_corpus(const config::DataOptions& data) {
+  return data.train.empty() && data.validation.empty() && data.mixture.empty() &&
+         data.generator == config::Generator::none && data.synthetic == config::Synthetic::none;
 }
 
 bool belongs_to_training(const std::string& key) {
@@ -145,9 +160,16 @@ void check_comparable(const std::vector<NamedConfig>& configs, std::string_view 
     if (kind != first && makes_tokenizer(named.config) && makes_tokenizer(configs.front().config)) {
       refuse_tokenizers(command, configs.front().name, named.name, config::name_of(first), config::name_of(kind));
     }
+    if (reads_built_in_corpus(named.config.data) != reads_built_in_corpus(configs.front().config.data)) {
+      const auto name = [](const NamedConfig& of) {
+        return data::corpus_name(of.config.data, data::Split::validation);
+      };
+      check_same_data({configs.front().name, {.validation = name(configs.front())}},
+                      {named.name, {.validation = name(named)}}, command);
+    }
   }
   for (const Difference& difference : differences(configs)) {
-    if (difference.key == "train.evaluate_tokens") {
+    if (difference.key == "train.evaluate_tokens" || determines_tokenizer(difference.key, configs)) {
       user_error("{}: {} differs, {}, so the figures cannot be compared; set it to the same value in all configs",
                  command, difference.key, group_by_value(difference.values));
     }
@@ -289,6 +311,7 @@ train::RunData check_runs(const Plan& plan, const std::vector<std::string>& prom
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       train::check_machine(choice.config);
+      train::require_data_files(choice.config.data);  // before the first text is encoded
     }
   }
   for (const PlannedModel& model : plan.models) {

@@ -27,8 +27,8 @@ std::string first_difference(const config::Config& there, const config::Config& 
 void check_names(const std::vector<NamedConfig>& configs);
 
 // Throws UserError if the configs alone show that their figures cannot be compared: different tasks, different kinds of
-// tokenizers trained on text, or different train.evaluate_tokens. The message begins with `command`. check_runs()
-// compares the data itself.
+// tokenizers trained on text, the built-in corpus in some only, or different train.evaluate_tokens. The message begins
+// with `command`. check_runs() compares the data itself.
 void check_comparable(const std::vector<NamedConfig>& configs, std::string_view command);
 
 struct NamedData {
