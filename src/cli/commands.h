@@ -101,9 +101,9 @@ struct Evaluate {
   std::int64_t shots = 0;
   std::string shots_from;
   bool by_shots = false;
-  std::string begin;        // none, line_end or bos; default: as in training
-  std::string items;        // file to write
-  std::int64_t stride = 0;  // tasks::EvaluateOptions::stride
+  std::string begin;                    // none, line_end or bos; default: as in training
+  std::string items;                    // file to write
+  std::int64_t stride = 0, tokens = 0;  // tasks::EvaluateOptions::stride and most_tokens
   std::int64_t batch_size = 16;
 };
 

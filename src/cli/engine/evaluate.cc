@@ -102,27 +102,11 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   return 0;
 }
 
-// Refuses options that do not apply to benchmarks.
-void refuse_with_task(const Evaluate& command) {
-  if (command.stride > 0) {
-    user_error("evaluate: --stride: must be 0 with --task");
-  }
-  for (const auto& [name, given] :
-       {std::pair("--target", !command.target.empty()), std::pair("--skip-bad-rows", command.skip_bad_rows)}) {
+// Throws UserError for the first of these options that is given.
+void refuse(std::initializer_list<std::pair<const char*, bool>> options, const std::string& why) {
+  for (const auto& [name, given] : options) {
     if (given) {
-      user_error("evaluate: {}: cannot be given with --task {}", name, printable(command.task));
-    }
-  }
-}
-
-// Refuses options that apply to benchmarks only.
-void refuse_without_task(const Evaluate& command) {
-  for (const auto& [name, given] :
-       {std::pair("--shots", command.shots > 0), std::pair("--shots-from", !command.shots_from.empty()),
-        std::pair("--by-shots", command.by_shots), std::pair("--begin", !command.begin.empty()),
-        std::pair("--items", !command.items.empty())}) {
-    if (given) {
-      user_error("evaluate: {}: needs --task", name);
+      user_error("evaluate: {}: {}", name, why);
     }
   }
 }
@@ -144,9 +128,6 @@ void warn_of_changed_data(const std::string& run_or_checkpoint, const std::strin
 void print(const tasks::Evaluation& result, const tasks::Task& task, const std::string& read,
            const store::OpenedModel& opened, const Output& output) {
   const tasks::Figures figures = task.figures_of(result.sums);
-  output.text(fmt::format("{}: {} over {} predictions of {}, {}\n", opened.name,
-                          tasks::describe(figures, task.figures()), result.predictions(), printable(read),
-                          format_duration(result.seconds)));
   if (const std::string uncertain = tasks::uncertainty(figures); !uncertain.empty()) {
     log_info("{}", uncertain);
   }
@@ -162,31 +143,29 @@ void print(const tasks::Evaluation& result, const tasks::Task& task, const std::
   document["checkpoint"] = opened.name;
   document["step"] = opened.checkpoint.step;
   add_computation(document, opened);
+  output.text(fmt::format("{}: {} over {} predictions of {}, {}, {}\n", opened.name,
+                          tasks::describe(figures, task.figures()), result.predictions(), printable(read),
+                          format_duration(result.seconds), document.at("precision").get<std::string>()));
   output.document(document);
-}
-
-// Refuses options that have no effect on generated rows.
-void refuse_with_generated(const Evaluate& command, const config::DataOptions& data) {
-  for (const auto& [option, given] :
-       {std::pair("--data", !command.data.empty()), std::pair("--stride", command.stride > 0),
-        std::pair("--skip-bad-rows", command.skip_bad_rows)}) {
-    if (given && data.synthetic != config::Synthetic::none) {
-      user_error(
-          "evaluate: {}: must not be given for a model trained on data.synthetic = \"{}\", which generates its "
-          "validation rows",
-          option, config::name_of(data.synthetic));
-    }
-  }
 }
 
 }  // namespace
 
 int run(const Evaluate& command, const EngineRequest& request) {
   if (!command.task.empty()) {
-    refuse_with_task(command);
+    refuse({{"--stride", command.stride > 0}}, "must be 0 with --task");
+    refuse({{"--target", !command.target.empty()},
+            {"--skip-bad-rows", command.skip_bad_rows},
+            {"--tokens", command.tokens > 0}},
+           "cannot be given with --task " + printable(command.task));
     return run_test(command, request);
   }
-  refuse_without_task(command);
+  refuse({{"--shots", command.shots > 0},
+          {"--shots-from", !command.shots_from.empty()},
+          {"--by-shots", command.by_shots},
+          {"--begin", !command.begin.empty()},
+          {"--items", !command.items.empty()}},
+         "needs --task");
   store::OpenedModel opened =
       open_model({.choice = command.model,
                   .options = {{"--stride", command.stride > 0, config::ModelKind::language_model},
@@ -194,7 +173,14 @@ int run(const Evaluate& command, const EngineRequest& request) {
                  request);
   store::Checkpoint& checkpoint = opened.checkpoint;
   checkpoint.config.data.skip_bad_rows |= command.skip_bad_rows;
-  refuse_with_generated(command, checkpoint.config.data);
+  if (checkpoint.config.data.synthetic != config::Synthetic::none) {
+    refuse({{"--data", !command.data.empty()},
+            {"--stride", command.stride > 0},
+            {"--skip-bad-rows", command.skip_bad_rows}},
+           fmt::format(
+               "must not be given for a model trained on data.synthetic = \"{}\", which generates its validation rows",
+               config::name_of(checkpoint.config.data.synthetic)));
+  }
   const tasks::Task& task = tasks::task_for(checkpoint.config, "evaluate");
   std::vector<std::string> files = command.data;
   if (!command.target.empty()) {
@@ -211,11 +197,18 @@ int run(const Evaluate& command, const EngineRequest& request) {
   }
 
   tasks::EvaluateOptions options{.batch_size = command.batch_size,
+                                 .most_tokens = command.tokens,
                                  .stride = command.stride,
                                  .context = opened.context,
                                  .show_progress = true,
                                  .group = &parallel::default_group()};
   catch_interrupts();
+  constexpr double kLarge = 5e6;
+  if (const double predictions =
+          data->rows(checkpoint.config, 0) * static_cast<double>(checkpoint.config.model.context_length);
+      command.tokens == 0 && predictions > kLarge && parallel::default_group().leads()) {
+    log_info("evaluate: {} predictions; --tokens N makes N of them, spread over the data", format_count(predictions));
+  }
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {
     log_info("interrupted after {} predictions", result.predictions());

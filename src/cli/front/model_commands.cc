@@ -64,6 +64,8 @@ void add_evaluate(Program& program) {
            "with --task: write a JSON line for each question, with the log-probability of each choice");
   add_value(command, "--stride", options->stride, "N", whole_number(0, 1 << 30),
             "for text: distance of the starts of overlapping windows, in tokens; 0: chunks that do not overlap");
+  add_value(command, "--tokens", options->tokens, "N", whole_number(0),
+            "limit on the number of predictions, which are spread over the data, as train.evaluate_tokens; 0: all");
   add_text(command, "--target", options->target, "FILE",
            "translation: files with the translations of --data, line by line (default: --data holds both, separated by "
            "a tab)")
