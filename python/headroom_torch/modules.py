@@ -214,20 +214,34 @@ class Attention(Layer):
 
     def forward(self, x: Tensor, source: Optional[Tensor] = None, *, source_value: Optional[Tensor] = None,
                 memory: Optional[Tensor] = None, valid_keys: Optional[Tensor] = None,
-                valid_queries: Optional[Tensor] = None, balance: bool = False, implementation: str = "automatic",
-                _losses: Optional[list[Tensor]] = None):
+                valid_queries: Optional[Tensor] = None, attn_mask: Optional[Tensor] = None, balance: bool = False,
+                implementation: str = "automatic", _losses: Optional[list[Tensor]] = None):
         """x [B, T, d_model] to y of the same shape, in the parameters' type or autocast's.
 
         source [B, S, d_model] (cross=True only): the sequence of the keys, and of the values unless `source_value`
         [B, S, d_model] is given. memory [B, M, d_model]: tokens before x, as keys and values only. valid_keys [B, M + T] or
-        [B, S] and valid_queries [B, T], bool: False for padding. balance=True: the result is (y, loss), where loss is the
+        [B, S] and valid_queries [B, T], bool: False for padding. attn_mask [B or 1, 1, 1, S] bool: valid_keys in the shape of
+        torch's scaled_dot_product_attention; masks that depend on the head or the query are refused. balance=True: the result is (y, loss), where loss is the
         sum of the balance losses with their coefficients. implementation: "reference" computes in plain tensor operations,
         "fused" raises ValueError where there is no fused version, "automatic" is fused where it can be. Raises ValueError for
         other shapes or types.
         """
+        if attn_mask is not None:
+            valid_keys = _keys_of(attn_mask, x, valid_keys)
         results = self._run(x, implementation, balance or _losses is not None, source=source, source_value=source_value,
                             memory=memory, valid_keys=valid_keys, valid_queries=valid_queries)
         return self._result(results, balance, _losses)
+
+
+def _keys_of(mask: Tensor, x: Tensor, valid_keys: Optional[Tensor]) -> Tensor:
+    """The keys [B, S] that a mask in the shape of attention weights leaves to all heads and queries."""
+    if valid_keys is not None:
+        raise ValueError("Attention: attn_mask and valid_keys exclude each other")
+    if mask.dtype != torch.bool or mask.dim() != 4 or mask.shape[1:3] != (1, 1):
+        raise ValueError("Attention: attn_mask must be bool [B, 1, 1, S], the same for all heads and queries, got "
+                         f"{str(mask.dtype).removeprefix('torch.')} {list(mask.shape)}; other masks are options of the layer "
+                         "(causal, window, mask), or an argument of functional.flex_attention (mask_mod)")
+    return mask[:, 0, 0].expand(x.shape[0], -1)
 
 
 class MLP(Layer):

@@ -91,7 +91,8 @@ def test_other_sources_memory_and_balance_losses():
     q, k, v = (torch.einsum("btd,dhe->bhte", of, w) for of, w in ((x, m.w_q), (source, m.w_k), (value, m.w_v)))
     p = (q @ k.transpose(2, 3) / 8**0.5).masked_fill(~valid[:, None, None], -torch.inf).softmax(-1)
     expected = torch.einsum("bhte,hed->btd", p @ v, m.w_o)
-    torch.testing.assert_close(m(x, source, source_value=value, valid_keys=valid), expected)
+    for mask in dict(valid_keys=valid), dict(attn_mask=valid[:, None, None]):
+        torch.testing.assert_close(m(x, source, source_value=value, **mask), expected)
     m = ht.Attention(d_model=D, n_heads=2, d_head=8, position="rope", memory_length=T, context_length=T)
     torch.testing.assert_close(m(x, memory=source), m(torch.cat([source, x], 1))[:, T:], atol=1e-5, rtol=1e-4)
     m = ht.Attention(d_model=D, n_heads=2, d_head=8, projection="routed_heads", n_experts=6, top_k=2, switch_coefficient=0.5,
@@ -305,6 +306,8 @@ REFUSALS = {
     "another device": (lambda: layer("switchhead")(rand(B, T, D).to("meta")), "tensors must be on one device"),
     "a mask": (lambda: layer("dense")(rand(B, T, D), valid_keys=torch.ones(B, 3, dtype=torch.bool)),
                "valid_keys must be bool"),
+    "a mask by query": (lambda: layer("dense")(rand(B, T, D), attn_mask=torch.ones(B, 1, T, T, dtype=torch.bool)),
+                        r"attn_mask must be bool \[B, 1, 1, S\].*mask_mod"),
     "a source": (lambda: layer("dense")(rand(B, T, D), rand(B, T, D)), "source must not be given"),
     "no source": (lambda: ht.Attention(d_model=D, position="none", cross=True)(rand(B, T, D)), "source must be given"),
     "soft_e": (lambda: ht.Attention(d_model=D, score="gaussian_mixture", prior_update="soft_e")(rand(B, T, D)), "soft_e"),
