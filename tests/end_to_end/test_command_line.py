@@ -153,6 +153,7 @@ def test_recipes(headroom):
     found = {row["name"] for row in headroom.json("recipes", "ListOps")}
     assert {"switchhead/listops_six_layers_h2", "mgk/lra_listops_mgk_h4"} <= found < set(names)
     assert "switchhead/wt103_47m" in headroom.refusal("recipes", "switchhead/wt103_47x")
+    assert "did you mean switchhead?" in headroom.refusal("recipes", "swichhead")
 
 
 def test_help_and_version_are_commands_too(headroom):
@@ -279,6 +280,7 @@ def test_train(headroom, tiny, tmp_path):
     assert ids == headroom.json("tokenizer", "encode", tmp_path / "run" / "checkpoints", "the room")
     assert ids == headroom.json("tokenizer", "encode", tmp_path / "run" / "checkpoints" / "step_6.safetensors", "the room")
     assert "--resume" in headroom.refusal("train", tiny, "--out", tmp_path / "run")
+    assert "no.txt: does not exist" in headroom.refusal("train", tiny, "--set", 'data.train=["no.txt"]', "--out", tmp_path / "run")
 
 
 def test_train_writes_below_runs_by_default(headroom, tiny, tmp_path):
@@ -301,6 +303,10 @@ def test_evaluate(headroom, tiny, trained, tmp_path):
                      headroom("evaluate", trained, "--verbose").stderr, re.MULTILINE)
     for option in ("--beam", "--length-penalty"):
         assert f'{option}: ' in headroom.refusal("evaluate", trained, option, 2)
+    assert "step_N.safetensors" in headroom.refusal("evaluate", trained, "--checkpoint", 6)
+    assert f": {text}: is not a safetensors file" in headroom.refusal("evaluate", text)
+    assert headroom("evaluate", trained).stdout.endswith(f", {own['precision']}\n")
+    assert headroom.json("evaluate", trained, "--tokens", 64)["tokens"] < own["tokens"]
 
 
 def test_evaluate_refuses_tokens_of_another_tokenizer(headroom, tiny, trained, tmp_path):
@@ -318,6 +324,7 @@ def test_generate(headroom, trained):
     assert headroom.json(*arguments[:-1], 4)["text"] != document["text"]
     for option in ("--beam", "--length-penalty"):
         assert f'{option}: ' in headroom.refusal(*arguments, option, 2)
+    assert "use > FILE" in headroom.refusal(*arguments, "--out", "text.txt")
 
 
 def test_generating_nothing_leaves_the_prompt(headroom, trained):

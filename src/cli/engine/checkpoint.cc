@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "data/text/text.h"
 #include "engine.h"
 #include "engine/store/checkpoint_reader.h"
 #include "foundation/core/machine/system.h"
@@ -231,8 +232,9 @@ int run(const Convert& command, const EngineRequest& request) {
   for (const std::string& note : made.notes) {
     text += note + "\n";
   }
-  request.output.text(fmt::format("{}{}: {} parameters{}; loss {} before, {} after\n", text, command.out,
-                                  made.parameters, made.exact ? ", equivalent to the source" : "",
+  request.output.text(fmt::format("{}{}: {} parameters{}; loss on held-out tokens of {} {} before, {} after\n", text,
+                                  command.out, made.parameters, made.exact ? ", equivalent to the source" : "",
+                                  command.data.empty() ? "the training data" : data::named_together(command.data),
                                   format_decimal(made.loss_before, 4), format_decimal(made.loss_after, 4)));
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "engine.h"
+#include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
@@ -153,6 +154,10 @@ int run(const Inspect& command, const EngineRequest& request) {
 int run(const Analyse& command, const EngineRequest& request) {
   catch_interrupts();
   analyse::check_output_folder(command.out, command.force);
+  if (std::error_code unknown; std::filesystem::exists(command.text, unknown)) {
+    log_warning("analyse: --text: analyses the name {} itself; --file {} reads the file", printable(command.text),
+                printable(command.text));
+  }
   const analyse::AnalyseRequest job{.what = command.what,
                                     .text = {.text = command.text, .data = command.file},
                                     .command = request.command_line,

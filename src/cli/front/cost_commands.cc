@@ -118,7 +118,7 @@ std::vector<config::Recipe> recipes_with(const std::string& filter) {
     if (recipe.name == filter) {
       return {recipe};
     }
-    names.push_back(recipe.name);
+    names.insert(names.end(), {recipe.name, recipe.name.substr(0, recipe.name.find('/'))});
     const std::string text = recipe.name + "\n" + recipe.paper + "\n" + recipe.row + "\n" + recipe.about;
     if (lower_case(text).find(lower_case(filter)) != std::string::npos) {
       found.push_back(recipe);

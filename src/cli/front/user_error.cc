@@ -100,6 +100,12 @@ std::string missing_option(const CLI::App& command) {
 }
 
 std::string unknown_option(const CLI::App& command, const std::string& option) {
+  if (option == "--checkpoint" && command.get_option_no_throw("RUN") != nullptr) {
+    return "unknown option --checkpoint; give its file instead of the run: RUN/checkpoints/step_N.safetensors";
+  }
+  if (option == "--out" && command.get_name() == "generate") {
+    return "unknown option --out; the text goes to stdout: use > FILE";
+  }
   const std::string close = suggestion(option, options_of(&command));
   return "unknown option " + printable(option) + (close.empty() ? set_suggestion(command, option) : close);
 }

@@ -104,7 +104,8 @@ std::string help_text(const std::string& name) {
   if (!name.empty()) {
     if (keys.empty()) {
       const std::string close = suggest_key(name.substr(name.rfind('.') + 1));
-      user_error("--help-config: {}: unknown key{}", name, close.empty() ? "" : ", did you mean " + close + "?");
+      user_error("--help-config: {}: unknown key{}", name,
+                 close.empty() ? "; headroom train --help-config lists all" : ", did you mean " + close + "?");
     }
     return keys.substr(1);
   }

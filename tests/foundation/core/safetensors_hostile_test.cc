@@ -130,8 +130,7 @@ TEST_F(HostileSafetensors, WrongHeaderLengths) {
             fmt::format("truncated: a header of {} bytes is declared, the file has {}", n + 30, n + 29));
   for (const std::uint64_t length : {std::uint64_t{100'000'001}, std::uint64_t{1} << 40, std::uint64_t{INT64_MAX},
                                      std::uint64_t{UINT64_MAX}, std::uint64_t{UINT64_MAX - 7}}) {
-    EXPECT_EQ(attempt(file_of(length, header, 29)),
-              fmt::format("not a safetensors file: a header of {} bytes is declared", length));
+    EXPECT_EQ(attempt(file_of(length, header, 29)), "is not a safetensors file");
   }
 }
 

@@ -132,7 +132,7 @@ class HeaderReader {
     std::uint64_t length = 0;
     std::memcpy(&length, bytes_.data(), sizeof length);
     if (length > kHeaderLimit) {
-      user_error("{}: not a safetensors file: a header of {} bytes is declared", path_, length);
+      user_error("{}: is not a safetensors file", path_);
     }
     const std::span<const std::byte> rest = bytes_.subspan(kHeaderStart);
     if (length > rest.size()) {

@@ -101,5 +101,5 @@ async function drawText() {
   }
   const box = strip.getBoundingClientRect(), own = spans[state.t].getBoundingClientRect();
   if (own.top < box.top || own.bottom > box.bottom) strip.scrollTop += own.top - box.top - box.height / 2;
-  $('chosen').replaceChildren('token ', String(state.t), ' of ', String(T), ' ', tok(page.tokens[state.t]));
+  $('chosen').replaceChildren('token ', String(state.t + 1), ' of ', String(T), ' ', tok(page.tokens[state.t]));
 }

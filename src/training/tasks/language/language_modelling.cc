@@ -150,8 +150,9 @@ bool is_new(const std::string& name) {
   return known.insert(name).second;
 }
 
-// Logs a remark if bits per byte are unavailable, or refer to normalised text; once for each text and tokenizer.
-void remark_on_bits_per_byte(const data::TokenFile& file) {
+// Logs a remark if bits per byte are unavailable, or, for the data of a run (`trains`), refer to normalised text; once
+// for each text and tokenizer.
+void remark_on_bits_per_byte(const data::TokenFile& file, bool trains) {
   if (!is_new(file.name() + "\n" + file.tokenizer_name())) {
     return;
   }
@@ -160,7 +161,7 @@ void remark_on_bits_per_byte(const data::TokenFile& file) {
         "{}: bits per byte are unavailable, because the file does not record unknown text; prepare it again (headroom "
         "data prepare, with --validation-share for a part of a text)",
         file.name());
-  } else if (file.decoded_bytes() != file.text_bytes()) {
+  } else if (trains && file.decoded_bytes() != file.text_bytes()) {
     log_info(
         "{}: bits per byte are over the {} bytes to which its tokens decode, not the text's {}, because tokenizer {} "
         "normalises text{}",
@@ -248,7 +249,7 @@ TextData open_text_data(const config::Config& config, const fs::path& cache) {
     check_tokenizer(*text.train.back(), tokenizer, "the run's");
   }
   check_tokenizer(*text.validation, tokenizer, "the run's");
-  remark_on_bits_per_byte(*text.validation);
+  remark_on_bits_per_byte(*text.validation, true);
   const std::int64_t size = tokenizer.vocabulary_size() + special;
   if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
     user_error("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
@@ -260,7 +261,7 @@ TextData open_text_data(const config::Config& config, const fs::path& cache) {
 std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request) {
   std::shared_ptr<const data::TokenFile> tokens = open_tokens(request);
   check_tokenizer(*tokens, *request.tokenizer, "the checkpoint's");
-  remark_on_bits_per_byte(*tokens);
+  remark_on_bits_per_byte(*tokens, false);
   return tokens;
 }
 

@@ -227,7 +227,7 @@ class Writer::Files {
       : kinds(std::move(figure_kinds)),
         metrics(options.folder / "metrics.jsonl", options.step),
         events(options.folder, options.step + 1),
-        progress(options.title, options.steps, "step") {
+        progress(options.title, options.steps, "steps") {
     progress.start_at(options.step);
     if (options.samples) {
       samples.emplace(options.folder / "samples.jsonl", options.step);
