@@ -169,8 +169,7 @@ class Trainer {
                                       train::measure_step_time(run.config, request_.cache, kMeasuring, "try");
     if (expected > request_.budget) {
       user_error(
-          "try: --budget: {} is shorter than one run of {}, which takes about {}; ask for more, or for fewer steps with "
-          "--both train.steps=N",
+          "try: --budget: {} is shorter than one run of {}, about {}; ask for more, or set --both train.steps=N",
           format_duration(request_.budget), name, format_duration(expected));
     }
   }
