@@ -168,9 +168,8 @@ class Trainer {
                                 : static_cast<double>(train.steps) *
                                       train::measure_step_time(run.config, request_.cache, kMeasuring, "try");
     if (expected > request_.budget) {
-      user_error(
-          "try: --budget: {} is shorter than one run of {}, about {}; ask for more, or set --both train.steps=N",
-          format_duration(request_.budget), name, format_duration(expected));
+      user_error("try: --budget: {} is shorter than one run of {}, about {}; ask for more, or set --both train.steps=N",
+                 format_duration(request_.budget), name, format_duration(expected));
     }
   }
 
