@@ -201,7 +201,7 @@ std::size_t TarReader::read(std::span<char> out) {
 }
 
 void TarReader::skip_content() {
-  for (std::array<char, kReadAtOnce> skipped; at_ < next_;) {
+  for (std::array<char, kReadAtOnce> skipped{}; at_ < next_;) {
     if (read(std::span(skipped).first(std::min<std::uint64_t>(skipped.size(), next_ - at_))) == 0) {
       return;  // the missing header is reported
     }

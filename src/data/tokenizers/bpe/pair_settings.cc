@@ -142,7 +142,7 @@ std::map<std::int32_t, NamedToken> added_tokens_beside(const fs::path& folder, c
   const SortedJson tokens = read_json_object(added_file);
   for (const auto& [token, id] : tokens.items()) {
     const std::string place = fmt::format("{}: {}", added_file.string(), token);
-    const auto is_this = [&](const NamedToken& one) { return one.content() == token; };
+    const auto is_this = [&name = token](const NamedToken& one) { return one.content() == name; };
     added[id_of(id, place)] = {token, place, std::ranges::any_of(special, is_this)};
   }
   return added;
