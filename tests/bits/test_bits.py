@@ -129,6 +129,9 @@ RECIPES = {
         kind="experts", expert_kind="gated", n_experts=4, top_k=2, d_hidden=16, d_shared=16, shared_gate=True),
     "gated_delta": TEXT + attention(score="gated_delta", position="none", delta_key_heads=2, delta_d_value=8),
     "sparse_heads": TABLE + attention(projection="sparse_heads", n_heads=3, dense_heads=1, sparsity=4, position="none"),
+    "formula": TEXT + attention(formula="sigmoid(s - slope * (i - j) + decay(j))", mask="i - j < 40 or j < 2",
+                                normalise="none", n_kv_heads=2, position="none") + [
+        'model.attention.learned={slope = {shape = "head", start = 0.5}, decay = {shape = "token, head"}}'],
     "linear": TEXT + attention(score="linear", keys="single", position="rope", n_kv_heads=2),
     "mixed_linear": TEXT + attention(score="linear", keys="own", linear_mixing="before_map", prior="layer",
                                      feature_map="elu_plus_one_l1", score_scale="inv_sqrt_head",

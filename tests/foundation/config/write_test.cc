@@ -74,7 +74,10 @@ struct Randomiser {
   void operator()(bool* slot) const { *slot = random.below(2) == 0; }
   void operator()(std::int64_t* slot) const { *slot = static_cast<std::int64_t>(std::ceil(number())); }
   void operator()(double* slot) const { *slot = number(); }
-  void operator()(std::string* slot) const { *slot = text(); }
+  void operator()(std::string* slot) const {
+    *slot =
+        field.table ? fmt::format("\"a\" = {{\"b\" = {}, \"c\" = \"{}\"}}", random.below(9), random.below(9)) : text();
+  }
   void operator()(std::vector<std::int64_t>* slot) const {
     slot->assign(random.below(4), 0);
     for (std::int64_t& x : *slot) {

@@ -10,6 +10,7 @@
 #include "foundation/draw/charts.h"
 #include "sections.h"
 #include "tools/compare/figures/statistics.h"
+#include "tools/compare/formatting.h"
 
 namespace headroom::compare {
 namespace {
