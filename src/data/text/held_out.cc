@@ -70,6 +70,9 @@ class SplitText : public tokenizers::TextSource {
            range != ranges_.end() && range->begin < end; ++range) {
         const auto from = static_cast<std::size_t>(std::max(range->begin - at_, std::int64_t{0}));
         const auto to = static_cast<std::size_t>(std::min(range->end - at_, std::ssize(all)));
+        if (range->begin >= at_ && !std::ranges::binary_search(starts, from)) {
+          starts_.push_back(block.size());  // what remains of a document that the split cuts
+        }
         for (const std::size_t start : starts) {
           if (from <= start && start < to) {
             starts_.push_back(block.size() + start - from);

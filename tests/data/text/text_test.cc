@@ -200,6 +200,11 @@ TEST_F(TextTest, TheLastLinesAreHeldOut) {
     EXPECT_EQ(first + last, text);
     EXPECT_EQ(text_of(*train), first);  // once more, after rewind()
     EXPECT_EQ(text_of(*validation), last);
+    validation->rewind();
+    std::string block;
+    EXPECT_TRUE(validation->next(block) && !validation->document_starts().empty() &&
+                validation->document_starts().front() == 0)
+        << "a split begins with a document, even within one of the whole text";
     EXPECT_NE(train->fingerprint(), validation->fingerprint());
     return last;
   };
