@@ -134,6 +134,10 @@ std::optional<double> training_flops(const config::Config& config) {
 
 namespace {
 
+Exact tokens_of(const ModelOptions& model) {
+  return model.kind == ModelKind::vision ? model.patches() : model.context_length;
+}
+
 // The gate on the head outputs. MACs: d_model (gate_channels) per gate, and one per gated value. Memory: the gates and
 // the ungated head outputs.
 PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
@@ -145,7 +149,7 @@ PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
 }  // namespace
 
 PaperCost paper_cost(const ModelOptions& model) {
-  const Exact tokens = model.kind == ModelKind::vision ? model.patches() : model.context_length;
+  const Exact tokens = tokens_of(model);
   const PaperSizes sizes{.t = tokens, .s = tokens + model.memory_length, .d = model.d_model};
   PaperTerms sum;  // of all layers
   for (const auto& [layer, count] : model.kinds_of_layers(model.n_layers)) {
@@ -164,13 +168,7 @@ std::int64_t decoding_cache_elements(const ModelOptions& model) {
   })[0];
 }
 
-using namespace config;
-
 namespace {
-
-Exact tokens_of(const ModelOptions& model) {
-  return model.kind == ModelKind::vision ? model.patches() : model.context_length;
-}
 
 // Identical blocks of one stack, wherever they are in it.
 struct Stack {

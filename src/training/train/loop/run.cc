@@ -189,7 +189,10 @@ bool Run::stops() const {
 
 // Runs one step and measures its time.
 StepOutcome Run::advance(Writer& writer) {
-  end_soon_if_interrupted(steps_here_ == 0 && group_.size() == 1);
+  const bool nothing_to_save = steps_here_ == 0 && group_.size() == 1;
+  if (nothing_to_save) {
+    end_soon_if_interrupted(true);
+  }
   const auto start = std::chrono::steady_clock::now();
   const double cpu = cpu_seconds();
   const models::Batch batch = data_.training->next();
@@ -198,7 +201,9 @@ StepOutcome Run::advance(Writer& writer) {
   }
   const StepOutcome outcome =
       train_step({*model_, teacher_.get()}, batch.to(model_->device()), state_, config_.train, context_, *reducer_);
-  end_soon_if_interrupted(false);
+  if (nothing_to_save) {
+    end_soon_if_interrupted(false);
+  }
   stop_ = stop_ || outcome.stop;
   if (const std::string why = TrainingPlan::diverged(outcome); !why.empty()) {
     throw_diverged(why, state_.step + 1);
