@@ -164,7 +164,7 @@ TEST_F(SpecialTokensTest, BeginAsInCheckpointsOfEarlierVersions) {
 // As transformers 5.24 adds them: after the vocabulary, if the model has embeddings for them.
 TEST_F(SpecialTokensTest, TokensWithoutAnIdComeAfterTheVocabulary) {
   put_tokenizer(37);
-  const auto names = [&](const Json& settings) {  // of the tokens 38 and 39
+  const auto names = [&](const Json& settings) {  // returns the texts of tokens 38 and 39
     put("tokenizer_config.json", settings);
     const auto tokenizer = import_huggingface(theirs_).checkpoint.tokenizer;
     EXPECT_EQ(tokenizer->vocabulary_size(), 40);

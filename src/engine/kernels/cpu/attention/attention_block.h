@@ -36,7 +36,8 @@ inline std::int64_t longest_score_stride(const AttentionShape& s) {
 struct Extent {
   std::int64_t row, rows, low, columns;  // `columns` is padded and may extend beyond the last key
   std::int64_t early_columns;            // those visible to the first kEarlyRows rows, padded
-  // Of a run of columns: the columns of the block's runs together, and how many of them precede it.
+  // If the extent is one of several runs of columns of a block: the number of columns of all runs, and of those before
+  // this run.
   std::int64_t together = 0, at = 0;
 
   std::int64_t stride() const { return score_stride(std::max(columns, together)); }  // of the block's scores

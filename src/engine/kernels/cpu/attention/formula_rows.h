@@ -31,10 +31,9 @@ struct ScoreFormula {
   bool normalise = true;                        // false: the weights are the formula's values
   std::int64_t first_query = 0, first_key = 0;  // positions
   FormulaReads reads;
-  std::optional<MaskBlocks> blocks;  // not set: all of class `some`
+  std::optional<MaskBlocks> blocks;  // without a value, every block is of class `some`
 
-  // `derivative` is only needed for gradients.
-  // Null: s itself, no gradients, every key.
+  // A null score is s itself, without a derivative there are no gradients, and a null mask shows every key.
   ScoreFormula(const formula::Program* s, const formula::Derivative* derived, const formula::Program* m, bool softmax);
 };
 
@@ -42,7 +41,7 @@ struct ScoreFormula {
 void make_blocks(const AttentionShape& s, ScoreFormula& formula);
 void classify(const AttentionShape& s, ScoreFormula& formula, std::int64_t begin, std::int64_t end);
 
-// One thread's.
+// The rows of scores that one thread computes.
 class FormulaRows {
  public:
   FormulaRows(const AttentionShape& s, const ScoreFormula& formula, bool backward);
