@@ -204,7 +204,7 @@ def test_compare_is_shared(config, tmp_path):
 def test_a_folder_that_another_process_works_in_is_refused(config, tmp_path, command):
     out = tmp_path / "out"
     words = [train_runs.program(), command[0], str(config), *command[1:], "--out", str(out)]
-    long = settings("train.steps=1000000") if command[0] == "compare" else ["--both", "train.steps=1000000"]
+    long = settings("train.steps=1000000") if command[0] == "compare" else ["--both", "train.steps=1000000", "--budget", "1000h"]
     first = subprocess.Popen([*words, *long], env=train_runs.environment(config.parent), stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL, start_new_session=True)
     try:
