@@ -157,24 +157,34 @@ def one_line(stderr, *words):
         assert word in last, last
 
 
-@pytest.mark.parametrize("free", [0, 100_000])  # bytes: no file can be written; all files but a checkpoint can
-def test_a_full_disk_does_not_lose_saved_files(tmp_path, free):
+def fill(disk):
+    with open(disk / "ballast", "ab", buffering=0) as ballast, contextlib.suppress(OSError):
+        while True:
+            ballast.write(b"x" * 4096)
+
+
+def test_a_full_disk_does_not_lose_saved_files(tmp_path):
     config = train_runs.prepare(tmp_path)
     with small_disk(tmp_path / "disk", "2m") as disk:
         out = disk / "run"
         train_runs.run(config, out, "--set", "train.steps=5", "--set", "train.keep_checkpoints=1")
         checkpoint = out / "checkpoints" / "step_5.safetensors"
         good = checkpoint.read_bytes()
-        with open(disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
-            while True:
-                ballast.write(b"x" * 4096)
-        os.truncate(disk / "ballast", (disk / "ballast").stat().st_size - free)
-        stderr = train_runs.run(config, out, "--resume", "--set", "train.steps=7", status=1)
-        one_line(stderr, str(out) if free == 0 else "step_6.safetensors", "No space left")
+        fill(disk)
+        stderr = train_runs.run(config, out, "--resume", "--set", "train.steps=7", status=2)
+        one_line(stderr, str(out), "are free on this disk")
         assert checkpoint.read_bytes() == good
-        assert not list(out.glob("**/*.tmp-*"))
         os.remove(disk / "ballast")
-        train_runs.run(config, out, "--resume", "--set", "train.steps=7")
+        # The disk becomes full while the run trains.
+        process = train_runs.start(config, out, "--resume", "--set", "train.steps=1000000", "--set", "train.keep_checkpoints=1")
+        train_runs.wait_until(lambda: train_runs.saved_step(out) > 5, process)
+        while process.poll() is None:
+            fill(disk)
+        one_line(process.communicate()[1], str(out), "No space left")
+        assert process.returncode == 1 and not list(out.glob("**/*.tmp-*"))
+        os.remove(disk / "ballast")
+        steps = train_runs.saved_step(out) + 2
+        assert train_runs.run(config, out, "--resume", "--set", f"train.steps={steps}")["steps"] == steps
 
 
 def test_checkpoints_that_do_not_fit_are_refused_before_training(tmp_path):

@@ -51,7 +51,7 @@ struct TokenizerOptions {
   std::int64_t vocabulary_size = 8000;  // sentencepiece: pieces to train; words: the most frequent ones, 0: all
   std::string model;                    // path of an existing tokenizer; empty: train one on the training split
   std::string source_model;             // translation: as `model`, for the sources, with model.source_vocabulary_size
-  bool keep_whitespace = false;         // sentencepiece: runs of spaces and line ends survive a round trip
+  bool keep_whitespace = true;          // sentencepiece: runs of spaces and line ends survive a round trip
   bool split_digits = true;             // sentencepiece
   double character_coverage = 0.9995;   // sentencepiece: fraction of the text's characters that become pieces
   // Not a TOML key. Encode line by line with the SentencePiece model of `model`, as the run being resumed did.

@@ -153,8 +153,8 @@ void add_tokenizer_train(Program& program, CLI::App& group) {
   add_value(command, "--character-coverage", options->options.character_coverage, "X", number(0.9, 1.0),
             "sentencepiece: share of the text's characters that get their own piece, the others are encoded as bytes; "
             "use less than 1 for scripts with thousands of characters, such as Chinese or Japanese");
-  command.add_flag("--keep-whitespace", options->options.keep_whitespace,
-                   "sentencepiece: preserve spaces and line ends exactly");
+  command.add_flag("--keep-whitespace,!--normalise", options->options.keep_whitespace,
+                   "sentencepiece: preserve spaces and line ends exactly (the default), or normalise each line");
 }
 
 // The command-line choice of an existing tokenizer.

@@ -196,8 +196,8 @@ TEST(TextStream, SpellsRepeatedSpacesAsTheWholeTextDoes) {
   const tiny::Folder folder;
   write_text_file(folder / "text.txt", tiny::text(20000));
   const auto source = data::open_text({(folder / "text.txt").string()}, {});
-  const auto tokenizer =
-      tokenizers::train_tokenizer({.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 300}, *source);
+  const auto tokenizer = tokenizers::train_tokenizer(
+      {.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 300, .keep_whitespace = false}, *source);
   const std::int32_t space = tokenizer->id_of("\u2581"), word = tokenizer->encode("the").front();
   ASSERT_GE(space, 0);
   ASSERT_TRUE(

@@ -319,7 +319,7 @@ TEST_F(LoadConfig, UnusedKeysAreNamed) {
 
 TEST_F(LoadConfig, UnusedKeysOutsideTheModelAreNamed) {
   put("here/mine.toml",
-      "[tokenizer]\nkind = \"bytes\"\nkeep_whitespace = true\n[data]\naugment_flip = true\nclasses = [\"a\", \"b\"]\n"
+      "[tokenizer]\nkind = \"bytes\"\nkeep_whitespace = false\n[data]\naugment_flip = true\nclasses = [\"a\", \"b\"]\n"
       "synthetic_items = 3\n[train]\nschedule = \"constant\"\nfinal_learning_rate = 0.1\n[decoding]\nbeam_size = 2\n");
   const auto keys = [](const std::vector<std::string>& overrides) {
     std::vector<std::string> subjects;

@@ -47,7 +47,7 @@ TEST_F(TokenTextTest, TextsAreThoseInsideAText) {
   for (const std::int32_t id : pieces->encode("the head room")) {
     joined += text.of(id);
   }
-  EXPECT_EQ(joined, " the head room");
+  EXPECT_EQ(joined, "the head room");
   EXPECT_EQ(text.of(pieces->id_of("<0xE2>")), "bytes:\\xe2");
   EXPECT_EQ(text.of(pieces->id_of("</s>")), "</s>");
 

@@ -182,7 +182,8 @@ TEST(EvaluateText, BitsPerByteCountOnlyBytesThatArePredicted) {
   std::ofstream(folder / "text.txt") << text;
   std::ofstream(folder / "plain.txt") << plain;
   for (const config::TokenizerOptions& options :
-       {config::TokenizerOptions{.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 275},
+       {config::TokenizerOptions{
+            .kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 275, .keep_whitespace = false},
         config::TokenizerOptions{.kind = config::TokenizerKind::words, .vocabulary_size = 0}}) {
     const auto source = data::open_text({(folder / "text.txt").string()}, {});
     const auto tokenizer = tokenizers::train_tokenizer(options, *source);

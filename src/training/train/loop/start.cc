@@ -99,6 +99,9 @@ config::Config as_resumed(config::Config config, const config::Config& past_conf
   if (!config.given.contains("data.order")) {
     config.data.order = past_config.data.order;
   }
+  if (!config.given.contains("tokenizer.keep_whitespace")) {
+    config.tokenizer.keep_whitespace = past_config.tokenizer.keep_whitespace;
+  }
   return config;
 }
 

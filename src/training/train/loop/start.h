@@ -38,8 +38,8 @@ std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel:
 
 // Returns the config of a run that continues one with the config `past`. What that run has determined is kept: the
 // values of "auto", the steps that train.seconds allowed, the accumulators that its ranks needed, the teacher's hash,
-// and data.order unless it is given, because its default was another one in earlier versions. Validation and checkpoint
-// intervals are kept only for the same number of steps.
+// and data.order and tokenizer.keep_whitespace unless they are given, because earlier versions had other defaults.
+// Validation and checkpoint intervals are kept only for the same number of steps.
 config::Config as_resumed(config::Config config, const config::Config& past);
 
 // Throws UserError naming the first key that differs but must not: any key of `model`, a key on which the saved state

@@ -17,6 +17,7 @@
 #include "headroom/core/json.h"
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"
 #include "run.h"
 #include "start.h"
@@ -189,8 +190,9 @@ std::int64_t choose_validations(config::Config& config, const tasks::EvaluationD
   return every == planned.every ? planned.predictions : 0;
 }
 
-// Throws UserError if the checkpoints of a new run do not fit into the free space of its file system.
-void check_disk(const config::Config& config, const std::filesystem::path& out) {
+// Throws UserError if the checkpoints that a run will add to its `stored` ones do not fit into the free space of its
+// file system.
+void check_disk(const config::Config& config, const std::filesystem::path& out, std::int64_t stored) {
   const cost::StepMemory memory = cost::step_memory(config);
   const double size = static_cast<double>(memory.parameters + memory.moments), free = available_bytes(out);
   std::int64_t count = 1;
@@ -199,7 +201,7 @@ void check_disk(const config::Config& config, const std::filesystem::path& out) 
     count = std::min(config.train.keep_checkpoints + 1,
                      every == config::kAutomatic ? 2 : std::max<std::int64_t>(1, config.train.steps / every));
   }
-  count += config.train.keep_best ? 1 : 0;
+  count = std::max<std::int64_t>(1, count + (config.train.keep_best ? 1 : 0) - stored);
   if (size * static_cast<double>(count) > free) {
     user_error(
         "{}: needs {} for {} of {}, but only {} are free on this disk; free some space, or lower "
@@ -303,8 +305,8 @@ TrainResult train(const TrainRequest& request) {
   std::optional<InitialParameters> initial = resumed ? std::nullopt : open_initial_parameters(request.config);
   config::Config config = resolve(request.config, resumed, initial, group);
   check_machine(config);
-  if (group.leads() && !resumed) {
-    check_disk(config, request.out);
+  if (group.leads() && (!resumed || resumed->checkpoint.step < config.train.steps)) {
+    check_disk(config, request.out, resumed ? std::ssize(store::checkpoints_of(request.out)) : 0);
   }
   tasks::TaskData data =
       leader_first(group, timeout, [&] { return open_data(config, request.cache, resumed, initial); });
