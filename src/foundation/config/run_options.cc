@@ -23,7 +23,8 @@ void describe(Fields& fields, TokenizerOptions& o) {
       .path = true;
   fields.only_with("kind", {name_of(TokenizerKind::sentencepiece)}, [&](Fields& own) {
     own.add("keep_whitespace", o.keep_whitespace,
-            "sentencepiece: runs of blanks and line ends survive a round trip; without it, lines are normalised (NFKC, single "
+            "sentencepiece: runs of blanks and line ends survive a round trip; without it, lines are normalised (NFKC, "
+            "single "
             "blanks)");
     own.add("split_digits", o.split_digits, "sentencepiece: make every digit a separate piece");
     own.add("character_coverage", o.character_coverage, between(0.9, 1),
