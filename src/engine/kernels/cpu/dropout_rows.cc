@@ -40,7 +40,7 @@ HWY_INLINE Vector factors(const DropoutRule& rule, std::int64_t begin) {
   return hn::IfThenElseZero(stays, hn::Set(Tag(), rule.scale));
 }
 
-// Vectors begin at multiples of their width, so that none crosses a multiple of 2^32 (factors() hashes the index's
+// Starts vectors at multiples of their width, so that none crosses a multiple of 2^32 (factors() hashes the index's
 // halves separately).
 template <class Body>
 HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& body) {

@@ -11,12 +11,12 @@ namespace headroom::kernels {
 struct DropoutRule {
   std::uint64_t seed;
   std::int32_t threshold;  // an element is dropped if its 31 random bits are below it
-  float scale;             // factor for the other elements
+  float scale;             // factor for the elements that are kept
   bool relu;               // apply max(x, 0) first
 };
 
-// Elements [begin, end) of one row: y = x * scale (max(x, 0) * scale with relu), or 0 where dropped. All arguments have
-// one type.
+// For elements [begin, end) of one row: y = x * scale (max(x, 0) * scale with relu), or 0 where dropped. All arguments
+// have the same type.
 void dropout(const DropoutRule& rule, const Rows& x, std::int64_t begin, std::int64_t end, const RowsOut& y);
 
 // dx = dy * scale, or 0 where dropped and, with relu, where the forward result `y` is 0. `y` is not read without relu.

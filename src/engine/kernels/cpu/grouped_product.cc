@@ -58,13 +58,13 @@ HWY_EXPORT(HalfDot);
 
 namespace {
 
-// Rows whose outer products are summed before the sum is written back. A multiple of padded_depth()'s steps.
+// Number of rows whose outer products are summed before the sum is written back. A multiple of padded_depth()'s steps.
 constexpr std::int64_t kOuterRows = 256;
 
 template <class T>
 constexpr bool kPaired = std::is_same_v<T, BFloat16>;
 
-// Elements of a row of a left operand.
+// Length of a left operand's rows.
 template <class T>
 std::int64_t row_length(std::int64_t k) {
   return kPaired<T> ? padded_depth(k) : k;
@@ -111,7 +111,7 @@ void store_sums(const float* sums, std::int64_t n, BFloat16* to) {
   round_to_bfloat16(sums, n, to);
 }
 
-// The rows of one side of an outer product times their weights, [count, n]; in bfloat16 as pairs of rows.
+// Writes the rows of one side of an outer product, times their weights, to [count, n]; in bfloat16 as pairs of rows.
 void sum_rows(const OuterSide<float>& side, const Assignments& assignments, const float* weight, float* to) {
   const std::int64_t n = side.width();
   gather({{side.rows.matrix.data + side.begin, side.rows.matrix.stride}, side.rows.assignments_per_row}, n, assignments,

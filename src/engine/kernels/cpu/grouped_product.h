@@ -22,7 +22,7 @@ struct RoutedRows {
   }
 };
 
-// One thread's buffers, reused between calls.
+// Buffers of one thread, reused between calls.
 struct GroupedWorkspace {
   Buffer left, right, columns, sum;
 };
@@ -45,7 +45,7 @@ template <class T>
 void grouped_product(const RoutedRows<T>& rows, const Assignments& assignments, const RightOperand<T>& b, T* to,
                      GroupedWorkspace& work);
 
-// The same row by row with a row-major B, for the decode path, where reading B dominates.
+// The same row by row with a row-major B, for the decode path, whose time is dominated by reading B.
 template <class T>
 void grouped_gemv(const RoutedRows<T>& rows, const Assignments& assignments, const RightOperand<T>& b, T* to,
                   GroupedWorkspace& work);
@@ -70,7 +70,7 @@ template <class T>
 void grouped_outer_product(const OuterProduct<T>& product, const Assignments& assignments, Strided<float> to,
                            GroupedWorkspace& work);
 
-// Rows place[j], j < n, of a block with rows of `width` elements without gaps, each times weight[j] (null: all 1).
+// Rows place[j], j < n, of a contiguous block with rows of `width` elements, each times weight[j] (null: all 1).
 struct PlacedRows {
   Rows block;
   std::int64_t width;
@@ -79,7 +79,7 @@ struct PlacedRows {
   std::int64_t n;
 };
 
-// to = the weighted sum of the rows, rounded once to its type, which is the block's.
+// Writes the weighted sum of the rows to `to`, which has the block's type; rounds once.
 void combine_rows(const PlacedRows& rows, const RowsOut& to);
 
 // dots[j] = (row place[j]) . x, without the weights. x has the block's type.

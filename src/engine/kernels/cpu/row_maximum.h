@@ -1,4 +1,4 @@
-// The greatest element of a row of logits.
+// The largest element of a row of logits.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace headroom::kernels {
 
 struct RowMaximum {
   std::int64_t index = 0;  // of the first maximum; 0 unless all elements are finite
-  bool finite = true;      // whether all elements are
+  bool finite = true;      // whether all elements are finite
 };
 
 // `n` must be at least 1.

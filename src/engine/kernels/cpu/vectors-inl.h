@@ -52,7 +52,7 @@ HWY_INLINE void store_part(const Vector v, std::int64_t count, float* to) {
 #endif
 }
 
-// How for_lanes() accesses a vector: all lanes, or the first few at the end of a row.
+// Access to a vector in for_lanes(): all lanes, or the first few at the end of a row.
 struct WholeVector {
   HWY_INLINE Vector load(const float* from) const { return hn::LoadU(Tag(), from); }
   HWY_INLINE void store(const Vector v, float* to) const { hn::StoreU(v, Tag(), to); }

@@ -76,7 +76,7 @@ struct DecodeBuffers {
   std::optional<FormulaRows> formula;
 };
 
-// One query with unpacked keys and values.
+// Computes one query, with unpacked keys and values.
 void query_forward(const AttentionShape& s, const AttentionTensors& in, const AttentionResult& out, std::int64_t task,
                    std::int64_t row, DecodeBuffers& buffers) {
   auto& [scores, positions, widened, result, formula] = buffers;
@@ -127,8 +127,8 @@ void attention_decode(const AttentionShape& s, const AttentionTensors& in, const
 
 namespace {
 
-// One thread's buffers. Gradients of keys, values and offsets are accumulated transposed, so that no matrix
-// multiplication needs a further transposition.
+// Buffers of one thread. Gradients of keys, values and offsets are accumulated transposed, so that no matrix
+// multiplication needs another transposition.
 struct AttentionWorkspace {
   AttentionWorkspace(const AttentionShape& s, bool relative)
       : key_width(kernels::key_width(s)),
@@ -206,7 +206,7 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
   for (std::int64_t i = 0; out.d_sink != nullptr && i < e.rows; ++i) {
     out.d_sink[b * s.heads + h] -= sink_probability(in.sink, h, log_sum[i]) * deltas[i];
   }
-  // Rounded at most once, although several matrix multiplications use it.
+  // Converted once for all matrix multiplications below.
   const Left d = scratch.left({w.d_scores.data(), e.stride()}, e.rows, e.columns);
   std::optional<OffsetGradients> placed;
   if (in.relative()) {
@@ -216,7 +216,7 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
   const Strided<float> d_q = staged_wide_rows(to, e.rows, s.d_head, w.staging);
   sum_runs(block, row_width(s.d_head), d, w.keys[0], d_q);
   store_rows(d_q, e.rows, s.d_head, to);
-  const Right d_columns = scratch.right(d, e.rows, e.columns);  // before d's side is used again
+  const Right d_columns = scratch.right(d, e.rows, e.columns);  // the next left operand overwrites `d`
   const Left q = scratch.left_columns(in.q.rows(b, h, e.row), e.rows, s.d_head);
   for (const Extent& run : block.runs) {
     add_product_with_scores(run, s.d_head, q, d_columns, {w.d_keys.data() + run.low, w.key_width});

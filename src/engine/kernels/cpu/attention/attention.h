@@ -26,7 +26,7 @@ struct ScoreFormula;  // formula_rows.h
 struct AttentionTensors {
   Heads q;                                // [B, H, T, e]
   Heads k, v;                             // [B, G, S, e], [B, G, S, w]
-  Heads q_position;                       // [B, H, T, e]; undefined: no relative term
+  Heads q_position;                       // [B, H, T, e]; undefined: no relative position term
   Heads r;                                // [-, H, C, e], batch stride unused
   const float* key_bias = nullptr;        // [B, S], 0 or -infinity; null: all keys are valid
   const float* sink = nullptr;            // [H], exp(sink) is added to the softmax denominator; null: no sink
@@ -48,13 +48,13 @@ constexpr std::int64_t kMinBlockedQueries = 8;
 void attention_decode(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
                       std::int64_t begin, std::int64_t end);
 
-// Gradients of what a formula reads, in ScoreFormula's order, added to: [B, H, size] each.
+// Gradients of the tensors that a formula reads, [B, H, size] each, in ScoreFormula's order. They are accumulated into.
 struct FormulaGradients {
   std::vector<float*> learned, tables, tokens;
 };
 
 struct AttentionGradients {
-  Heads d_o, o;                     // inputs, of one type
+  Heads d_o, o;                     // inputs, of the same type
   const float* log_sum = nullptr;   // input
   HeadsOut d_q, d_q_position = {};  // outputs
   // Outputs per query head: the caller sums over heads that share a key and, for r, over the batch.
@@ -62,8 +62,8 @@ struct AttentionGradients {
   HeadsOut d_v;                   // [B, H, S, w]
   HeadsOut d_r = {};              // [B, H, C, e]
   float* d_sink = nullptr;        // [B, H]
-  float* d_query_term = nullptr;  // of a mixture, [B, H, R, T], written
-  float* d_key_term = nullptr;    // of a mixture, [B, H, R, S], added to
+  float* d_query_term = nullptr;  // [B, H, R, T], mixtures only; overwritten
+  float* d_key_term = nullptr;    // [B, H, R, S], mixtures only; accumulated into
   FormulaGradients formula = {};
 };
 

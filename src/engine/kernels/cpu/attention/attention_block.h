@@ -24,7 +24,7 @@ inline std::int64_t padded(std::int64_t n) {
   return round_up(n, kColumnStep);
 }
 
-// Stride of a block of scores. Rows at multiples of 4 KiB would share the same few sets of the cache.
+// Stride of a block of scores. Rows at multiples of 4 KiB would compete for the same few cache sets.
 inline std::int64_t score_stride(std::int64_t columns) {
   return columns % 1024 == 0 ? columns + row_width(1) : columns;
 }
@@ -35,12 +35,12 @@ inline std::int64_t longest_score_stride(const AttentionShape& s) {
 // A block of one head: query rows [row, row + rows) against the keys [low, low + columns) visible to any of them.
 struct Extent {
   std::int64_t row, rows, low, columns;  // `columns` is padded and may extend beyond the last key
-  std::int64_t early_columns;            // those visible to the first kEarlyRows rows, padded
-  // If the extent is one of several runs of columns of a block: the number of columns of all runs, and of those before
-  // this run.
+  std::int64_t early_columns;            // columns visible to the first kEarlyRows rows, padded
+  // Set if the block has several runs of columns: columns of all runs together, and columns of the runs before this
+  // one.
   std::int64_t together = 0, at = 0;
 
-  std::int64_t stride() const { return score_stride(std::max(columns, together)); }  // of the block's scores
+  std::int64_t stride() const { return score_stride(std::max(columns, together)); }  // of the whole block's scores
   std::int64_t late_rows() const { return early_columns < columns ? rows - kEarlyRows : 0; }
   std::int64_t visible_low(const AttentionShape& s, std::int64_t i) const {
     if (!s.causal || s.window == 0) {
@@ -73,13 +73,13 @@ inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t 
   return e;
 }
 
-// A block of one head whose columns are divided into runs: those that a mask by blocks leaves.
+// A block of one head whose columns are divided into runs: a block mask hides the columns between runs.
 struct ScoreBlock {
-  Extent all;  // columns: those of all runs
+  Extent all;  // its columns are those of all runs together
   std::vector<Extent> runs;
 };
 
-// Products with a block of scores [rows, columns]. They leave out the columns after early_columns of the first
+// Matrix multiplications with a block of scores [rows, columns]. They skip columns after early_columns in the first
 // kEarlyRows rows, which a causal mask hides: scores there are undefined before the softmax and 0 after it. The scores
 // are the whole block's, of which a run uses its columns; `b` and `sums` begin at the extent's first column.
 
@@ -115,7 +115,7 @@ inline void add_product_with_scores(const Extent& e, std::int64_t m, const Left&
   }
 }
 
-// Columns allocated for packed keys and offsets. A block reads up to its padding beyond the last.
+// Columns to allocate for packed keys and offsets. A block may read up to its padding beyond the last one.
 inline std::int64_t key_width(const AttentionShape& s) {
   return padded(s.keys) + kColumnStep;
 }
@@ -123,8 +123,8 @@ inline std::int64_t offset_width(const AttentionShape& s) {
   return s.offsets() + kBlockRows + 2 * kColumnStep;
 }
 
-// Gradients of a block's position scores, rearranged from columns of keys to columns of offsets with zeros elsewhere:
-// [rows, n], starting at offset `first`, which is even to keep bfloat16 pairs of offsets together.
+// Gradients of a block's position scores, moved from key columns to offset columns, with zeros elsewhere: [rows, n],
+// starting at offset `first`, which is even to keep bfloat16 pairs of offsets together.
 struct OffsetGradients {
   std::int64_t first, n;
   Rows rows;  // of d's type, stored in `buffer`
@@ -154,7 +154,7 @@ struct OffsetGradients {
   }
 };
 
-// One head's keys and offsets, transposed, with zeros beyond the last.
+// One head's keys and offsets, packed as transposed matrices, with zeros beyond the last column.
 struct PackedHead {
   std::int64_t b = 0, h = 0;
   PackedOperands k, r;  // [e, width]
@@ -199,20 +199,20 @@ inline void add_sink(const float* sink, std::int64_t h, float* log_sum, float* s
   *log_sum = std::max(*log_sum, sink[h]) + std::log1p(std::exp(-std::abs(*log_sum - sink[h])));
 }
 
-// The probability of the sink in a row, 0 if no key is visible. The sink's gradient is minus this times the row's
-// delta.
+// The probability of a row's sink, 0 if no key is visible. The sink's gradient is minus this probability times delta.
 inline float sink_probability(const float* sink, std::int64_t h, float log_sum) {
   return std::exp(sink[h] - log_sum);
 }
 
-// delta_i = sum_j p_ij dp_ij of a block's rows, computed as dO_i . o_i. All rows in one loop, to overlap cache misses.
+// delta_i = sum_j p_ij dp_ij of a block's rows, computed as dO_i . o_i, in one loop over all rows to overlap cache
+// misses.
 inline void row_deltas(const AttentionShape& s, const Extent& e, const Rows& d_o, const Rows& o, float* to) {
   for (std::int64_t i = 0; i < e.rows; ++i) {
     to[i] = dot(d_o.from(i), o.from(i), s.d_value);
   }
 }
 
-// Row i of a block of sequence b, whose scores are complete except for the bias of padded keys.
+// Row i of a block of sequence b, whose scores are complete except for the bias that hides padded keys.
 inline ScoreRow visible_row(const AttentionShape& s, const Extent& e, std::int64_t i, const float* key_bias,
                             std::int64_t b) {
   return {.low = std::max<std::int64_t>(0, e.visible_low(s, i)),

@@ -58,7 +58,7 @@ HWY_INLINE void add_rows(const float* factors, Strided<float> rows, std::int64_t
   });
 }
 
-// The intermediate values of a chunk that both passes need.
+// Intermediate values of a chunk that the forward and backward passes need.
 class Chunk {
  public:
   explicit Chunk(const DeltaShape& shape)
@@ -206,7 +206,7 @@ void DeltaRule(const DeltaShape& s, const DeltaHead& head, const float* before, 
 
 namespace delta_rule {
 
-// Computes the gradients of one chunk after another, the last one first.
+// Computes the gradients chunk by chunk, in reverse order.
 class BackwardPass {
  public:
   BackwardPass(const DeltaShape& shape, const DeltaHead& head, const DeltaSaved<const float>& saved,
@@ -332,7 +332,7 @@ class BackwardPass {
     tile_product({n, e, n, kChunk, c_.k.stride, d_k.stride, true}, work_.data(), c_.k.data, d_k.data);
   }
 
-  // Turns row t of dP and -dA into the gradients of q_t . k_s and k_t . k_s, and adds those of beta and G.
+  // Turns row t of dP and -dA into the gradients of q_t . k_s and k_t . k_s, and adds the gradients of beta and G.
   void pair_row(std::int64_t t) {
     const std::int64_t n = c_.n;
     float *d_p = d_p_.data() + t * kChunk, *d_a = d_a_.data() + t * kChunk;
@@ -376,7 +376,7 @@ class BackwardPass {
   const float* state_ = nullptr;  // before the chunk
   Strided<const float> u_{};
   float d_total_[kChunk];    // gradient of G
-  Buffer d_state_, turned_;  // [e, w], a transposed state [w, e]
+  Buffer d_state_, turned_;  // [e, w]; a state or its gradient transposed, [w, e]
   Buffer d_u_, u_t_;         // [n, w], [w, n]
   Buffer d_p_, d_a_, work_;  // [n, n]
   Buffer keys_, columns_;    // [n, e], [e, n]

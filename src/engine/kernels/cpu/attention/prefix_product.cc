@@ -80,7 +80,7 @@ class PrefixScan {
   Buffer columns_;                   // [d_factor, n]: a chunk of b
   Buffer scores_;                    // [n, n]
   Buffer staging_;                   // [n, d_factor]: a chunk of b in float32
-  ScratchOperands chunk_, scratch_;  // a's rows and c's; the other operands
+  ScratchOperands chunk_, scratch_;  // operands from rows of a and c; all other operands
 };
 
 }  // namespace

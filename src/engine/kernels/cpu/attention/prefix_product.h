@@ -18,7 +18,7 @@ struct PrefixProductShape {
   std::int64_t rows, columns;      // of a and y; of b and c
   std::int64_t d_factor, d_value;  // width of a and b; of c and y
   Visible visible;
-  bool bf16 = false;  // multiply in bfloat16, also the state; only for bfloat16 tensors
+  bool bf16 = false;  // multiply in bfloat16, the state too; only for bfloat16 tensors
 };
 
 void prefix_product(const PrefixProductShape& shape, const Rows& a, const Rows& b, const Rows& c, Strided<float> y);

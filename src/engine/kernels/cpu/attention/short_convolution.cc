@@ -21,7 +21,7 @@ HWY_INLINE Vector sigmoid(const Vector x) {
   return hn::Div(one, hn::Add(one, hn::Exp(Tag(), hn::Neg(hn::Max(x, least)))));
 }
 
-// Row t, which may be before the first token; null if it is 0.
+// Returns row t, which may be before the first token; null stands for a row of zeros.
 HWY_INLINE const float* row_of(const ConvolutionInput& in, std::int64_t t) {
   if (t >= 0) {
     return in.x.data + t * in.x.stride;
@@ -29,7 +29,7 @@ HWY_INLINE const float* row_of(const ConvolutionInput& in, std::int64_t t) {
   return in.past.data == nullptr ? nullptr : in.past.data + (in.taps - 1 + t) * in.past.stride;
 }
 
-// The convolution at token t before SiLU, for the lanes from i on.
+// Returns the convolution at token t before SiLU, for the lanes from i on.
 template <class Part>
 HWY_INLINE Vector convolved(const ConvolutionInput& in, std::int64_t t, const Part& part, std::int64_t i) {
   Vector sum = hn::Zero(Tag());
@@ -52,7 +52,7 @@ void ShortConvolution(const ConvolutionInput& in, Strided<float> y) {
   }
 }
 
-// The gradient of x_t needs the gradients of the sums at tokens t .. t + c - 1, stored in a ring buffer of c rows.
+// The gradient of x_t depends on the gradients of the sums at tokens t .. t + c - 1, stored in a ring buffer of c rows.
 void ShortConvolutionBackward(const ConvolutionInput& in, Strided<const float> d_y, Strided<float> d_x, float* d_w) {
   const std::int64_t c = in.taps, e = in.channels;
   Buffer ring(c * e);
@@ -65,7 +65,7 @@ void ShortConvolutionBackward(const ConvolutionInput& in, Strided<const float> d
       for_lanes(0, e, [&](auto part, std::int64_t i) HWY_ATTR {
         const Vector one = hn::Set(Tag(), 1.0F), sum = short_convolution::convolved(in, t, part, i);
         const Vector s = short_convolution::sigmoid(sum);
-        const Vector slope = hn::Mul(s, hn::MulAdd(sum, hn::Sub(one, s), one));  // of sum * sigmoid(sum)
+        const Vector slope = hn::Mul(s, hn::MulAdd(sum, hn::Sub(one, s), one));  // derivative of sum * sigmoid(sum)
         const Vector d = hn::Mul(part.load(d_y.data + t * d_y.stride + i), slope);
         part.store(d, d_sum + i);
         for (std::int64_t j = 0; j < c; ++j) {

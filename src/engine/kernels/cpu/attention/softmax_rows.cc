@@ -151,7 +151,7 @@ namespace {
 
 [[maybe_unused]] const bool kRestricted = [] {
 #if HWY_ARCH_X86
-  // Better targets have lower bits.
+  // Better instruction sets have lower bits.
   if (simd_limit() == "avx2") {
     hwy::DisableTargets(HWY_AVX2 - 1);
   }

@@ -11,8 +11,8 @@ namespace headroom::kernels {
 struct ScoreRow {
   std::int64_t low, high, n;
   float scale;
-  const float* position;  // [n], added to the scores before scaling; null: none
-  const float* bias;      // [n], added after scaling (0 or -infinity for padded keys); null: none
+  const float* position;  // [n], added to the scores before scaling; optional
+  const float* bias;      // [n], added after scaling (0 or -infinity for padded keys); optional
 };
 
 // Replaces scores by exp(s - max s), s = (scores + position) * scale + bias; invisible entries become 0. `sum` receives

@@ -53,7 +53,7 @@ HWY_INLINE hn::Vec<Bits> rounded_bits(const float* from, std::int64_t count) {
   return nearest(load_part(from, count));
 }
 
-// Two float32 rows, rounded; `second` null: zeros.
+// Packs two float32 rows, rounded; null `second`: zeros.
 void RoundAndPackPair(const float* first, const float* second, std::int64_t n, c10::BFloat16* to) {
   const auto low = [=](std::int64_t j, std::int64_t left) HWY_ATTR { return rounded_bits(first + j, left); };
   const auto high = [=](std::int64_t j, std::int64_t left)
@@ -88,7 +88,7 @@ HWY_EXPORT(Widen);
 
 namespace {
 
-// A pair of bfloat16 as one 32-bit word.
+// Views pairs of bfloat16 as 32-bit words.
 const float* words(const BFloat16* pairs) {
   return reinterpret_cast<const float*>(pairs);
 }

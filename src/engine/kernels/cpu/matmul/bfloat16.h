@@ -29,7 +29,7 @@ std::int64_t padded_depth(std::int64_t k);
 // rows would take 103 tiles of one row.
 std::int64_t rows_per_call(std::int64_t m);
 
-// A row to be multiplied by `factor` and rounded. Null: zeros.
+// A row that is multiplied by `factor` and rounded. Null: zeros.
 struct ScaledRow {
   const BFloat16* data;
   float factor = 1.0F;

@@ -70,7 +70,7 @@ HWY_INLINE void AddColumns(const float* x, std::int64_t x_stride, std::int64_t n
   }
 }
 
-// One output element of R input vectors: their dot products with one row of the transposed matrix.
+// Computes one output element of R input vectors: their dot products with one row of the transposed matrix.
 template <int R, class T>
 HWY_INLINE void Dots(const float* x, std::int64_t x_stride, std::int64_t n, const T* row, float* y,
                      std::int64_t y_stride) {
@@ -118,7 +118,7 @@ HWY_INLINE void ForGroups(std::int64_t count, const Body& body) {
   }
 }
 
-// Adds rows [i, i + n) of the matrix to columns [begin, end), a multiple of two SIMD vectors.
+// Adds rows [i, i + n) of the matrix to columns [begin, end), whose number is a multiple of two SIMD vectors.
 template <class T>
 struct AddColumnsOf {
   const GemvInput& x;

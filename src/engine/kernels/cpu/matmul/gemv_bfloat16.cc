@@ -80,7 +80,7 @@ struct MatrixRows {
   std::int64_t n;
 };
 
-// 32 columns of R vectors: y += the sum over the matrix rows. Row i of x holds pair i of every vector.
+// For 32 columns of R vectors: y += the sum over the matrix rows. Row i of x holds pair i of every vector.
 template <int R>
 HWY_INLINE void add_columns(Strided<const std::uint32_t> x, const MatrixRows& rows, __mmask32 lanes, Strided<float> y) {
   Columns sums[R];
@@ -106,7 +106,7 @@ HWY_INLINE void add_columns(Strided<const std::uint32_t> x, const MatrixRows& ro
   }
 }
 
-// A block of at most kDeep matrix rows, for columns [begin, end) and R vectors.
+// Adds a block of at most kDeep matrix rows to columns [begin, end) of R vectors.
 template <int R>
 HWY_INLINE void add_block(const Bfloat16GemvInput& x, const MatrixRows& rows, std::int64_t begin, std::int64_t end,
                           Strided<float> y) {
@@ -121,10 +121,10 @@ HWY_INLINE void add_block(const Bfloat16GemvInput& x, const MatrixRows& rows, st
   }
 }
 
-// GCC warns about the undefined operand of the shuffles without a mask.
+// GCC warns about the undefined operand of unmasked shuffles.
 constexpr __mmask16 kAllLanes = 0xffff;
 
-// The sums of the lanes of 16 vectors. Each is summed in the same order: lanes l and l + 8, then l and l + 4, ...
+// Returns the sums of the lanes of 16 vectors, each added in the same order: lanes l and l + 8, then l and l + 4, ...
 HWY_INLINE __m512 sums_of_lanes(const __m512 (&v)[16]) {
   __m512 half[8], quarter[4], eighth[2];
   for (int i = 0; i < 8; ++i) {  // 256-bit halves: [v_i, v_{i+8}]
@@ -150,7 +150,7 @@ constexpr int place_of(int i) {
   return 4 * (i / 4) + kPlace[i % 4];
 }
 
-// Output elements of R vectors and 16 / R rows of the transposed matrix.
+// Computes output elements of R vectors and 16 / R rows of the transposed matrix.
 template <int R>
 HWY_INLINE void dots(const Bfloat16GemvInput& x, Strided<const BFloat16> w, std::int64_t columns, Strided<float> y) {
   constexpr int kColumns = 16 / R;
@@ -200,7 +200,7 @@ HWY_INLINE void dots_of(const Bfloat16GemvInput& x, Strided<const BFloat16> w, s
   }
 }
 
-// The vectors from `first` on, of which the caller uses a few; `count` remains the stride of the pairs.
+// Returns the vectors from `first` on; `count` remains the stride of the pairs.
 HWY_INLINE Bfloat16GemvInput from(const Bfloat16GemvInput& x, std::int64_t first) {
   return {x.data + first * x.stride, x.count, x.n, x.stride, x.pairs == nullptr ? nullptr : x.pairs + first};
 }

@@ -19,7 +19,7 @@ struct Strided {
   std::int64_t stride;
 };
 
-// The same for elements of either type: one of the pointers is null, both if there is no tensor.
+// Rows of either element type: one of the pointers is null, both if there is no tensor.
 template <class Float, class Bfloat>
 struct RowsOf {
   Float* f32 = nullptr;

@@ -89,7 +89,7 @@ PackedOperands::PackedOperands(bool bf16, std::int64_t matrices, std::int64_t k,
       n_(n),
       size_((bf16 ? padded_depth(k) : k) * n),
       data_(bf16 ? matrices * size_ / 2 : matrices * size_) {
-  data_.fill(0.0F);  // set_rows() may leave columns unset, which products of whole vectors read
+  data_.fill(0.0F);  // set_rows() may leave columns unset, which multiplications of whole vectors read
 }
 
 void PackedOperands::set_pairs_of_columns(std::int64_t i, const Rows& from, std::int64_t rows) {

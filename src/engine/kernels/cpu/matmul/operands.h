@@ -11,13 +11,13 @@
 
 namespace headroom::kernels {
 
-// Views of tensors of heads in float32 or bfloat16, and conversions of rows. Kernels read and write the tensors in
+// Views of per-head tensors in float32 or bfloat16, and conversions of rows. Kernels read and write the tensors in
 // place and compute in float32.
 
 // A tensor [B, heads, rows, e] with a contiguous last axis.
 template <class R>
 struct HeadsOf {
-  R first;                           // of the first sequence and head
+  R first;                           // row of the first sequence and head
   std::int64_t batch = 0, head = 0;  // strides in elements
 
   bool defined() const { return first.f32 != nullptr || first.bf16 != nullptr; }
@@ -37,10 +37,10 @@ inline std::int64_t row_width(std::int64_t e) {
   return round_up(e, kLine);
 }
 
-// Where to compute float32 rows [m, n] destined for `to`: `to` itself, or `staging` if `to` is bfloat16, from where
-// store_rows() rounds or copies them.
+// Where to compute float32 rows [m, n] of the result `to`: in place, or in `staging` if `to` is bfloat16. store_rows()
+// then copies or rounds them.
 Strided<float> staged_rows(const RowsOut& to, std::int64_t m, std::int64_t n, Buffer& staging);
-// The same for rows of which row_width(n) columns are computed, because products of whole vectors are faster.
+// The same, computing row_width(n) columns, because multiplications of whole vectors are faster.
 Strided<float> staged_wide_rows(const RowsOut& to, std::int64_t m, std::int64_t n, Buffer& staging);
 void store_rows(Strided<float> rows, std::int64_t m, std::int64_t n, const RowsOut& to);
 
@@ -57,7 +57,7 @@ struct Right {
   const BFloat16* bf16 = nullptr;
   std::int64_t stride = 0;
 
-  // The part from row i, which must be even, and column j on.
+  // The submatrix from row i, which must be even, and column j on.
   Right from(std::int64_t i, std::int64_t j) const {
     return bf16 == nullptr ? Right{f32 + i * stride + j, nullptr, stride}
                            : Right{nullptr, bf16 + i * stride + 2 * j, stride};
@@ -70,7 +70,7 @@ struct TileSize {
 };
 void multiply(const TileSize& size, const Left& a, const Right& b, Strided<float> c, bool add = false);
 
-// Owns several right operands [k, n] of one size, packed once and used by many multiplications. Not thread-safe.
+// Owns several right operands [k, n] of the same size, packed once and used by many multiplications. Not thread-safe.
 class PackedOperands {
  public:
   PackedOperands(bool bf16, std::int64_t matrices, std::int64_t k, std::int64_t n);
@@ -90,7 +90,7 @@ class PackedOperands {
   Buffer data_, work_;
 };
 
-// Temporary operands: a result is valid until the next call for the same side.
+// Temporary operands: a result is valid until the next call for the same side (left or right).
 class ScratchOperands {
  public:
   explicit ScratchOperands(bool bf16) : bf16_(bf16) {}

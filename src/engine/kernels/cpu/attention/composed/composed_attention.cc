@@ -152,7 +152,7 @@ void composed_attention_decode(const AttentionShape& s, const ComposedTensors& i
 
 namespace {
 
-// One thread's buffers. Gradients of values are accumulated transposed, as in attention.cc.
+// Buffers of one thread. Gradients of values are accumulated transposed, as in attention.cc.
 struct ComposedWorkspace {
   ComposedWorkspace(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out)
       : raw(s, in, composed_rows(s)),
@@ -170,7 +170,7 @@ struct ComposedWorkspace {
   RawScoreGradients gradients;
   PackedSequence sequence;
   std::int64_t width, task = 0;  // columns of transposed keys; sequence * P + part
-  Tile scores, d;                // of a block: scores, later composed probabilities; the gradient of either
+  Tile scores, d;                // scores of a block, later composed probabilities; gradient of either
   Tile p, mapped;                // for a few rows: probabilities before and after composition
   Buffer pre_sums, post_sums;    // HeadSums of the two stages
   PackedOperands values;         // [G, w, S padded]
@@ -203,7 +203,7 @@ void begin_task(const AttentionShape& s, const ComposedGradients& out, std::int6
   w.d_post_key.fill(0.0F);
 }
 
-// Forward and backward map of one stage for a few rows.
+// Forward and backward pass of one stage's head map for a few rows.
 struct Stage {
   const AttentionShape& s;
   const ComposeStage& stage;
@@ -246,7 +246,7 @@ struct Stage {
   }
 };
 
-// For a few rows: replaces scores by composed probabilities, and the gradient of these by the gradient of the scores.
+// Replaces the scores of a few rows by composed probabilities, and the probabilities' gradient by the scores' gradient.
 void rows_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
                    const MappedRows& m, ComposedWorkspace& w) {
   const PackedSequence& sequence = w.sequence;
@@ -335,7 +335,7 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
       pack(s, in, b, w);
     }
     begin_task(s, out, task, w);
-    // Blocks are assigned in alternating order, for balance: later rows of a causal sequence see more keys.
+    // Parts take blocks in alternating order, for balance: later rows of a causal sequence see more keys.
     const std::int64_t part = task % out.parts;
     for (std::int64_t first = 0; first < blocks; first += out.parts) {
       const std::int64_t block = first + (first / out.parts % 2 == 0 ? part : out.parts - 1 - part);

@@ -18,7 +18,7 @@ namespace headroom::kernels {
 struct ComposeSide {
   const float* data = nullptr;      // queries: [B, T, F] without gaps; keys: [B, S, F]
   std::int64_t batch = 0, row = 0;  // strides
-  std::int64_t rank = 0;            // R; 0: neither u nor w. If neither side of a stage has rank 0, both must be equal
+  std::int64_t rank = 0;            // R; 0: neither u nor w. Ranks of both sides of a stage are equal or one is 0
   bool gate = false;
   std::int64_t factors(std::int64_t heads) const { return (2 * rank + (gate ? 1 : 0)) * heads; }
 };
@@ -50,7 +50,7 @@ using ForRanges = std::function<void(std::int64_t n, const std::function<void(st
 void composed_attention_decode(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
                                const ForRanges& for_ranges);
 
-struct ComposeStageGradients {  // gradients are added to these; null if the stage has no such part
+struct ComposeStageGradients {  // accumulated into; null if the stage has no such part
   float* fixed = nullptr;       // [B, P, C, m, m]
   float* query = nullptr;       // [B, T, F]
   float* key = nullptr;         // [B, P, S, F]

@@ -13,8 +13,8 @@
 
 namespace headroom::kernels {
 
-// Scores of one head in a block of rows before composition, and their backward pass: dot products or mixtures of keys,
-// with or without the relative term.
+// Computes the scores of one head in a block of rows before composition: dot products or mixtures of keys, with or
+// without the relative position term.
 
 // Owns one sequence's keys and the offsets, packed; one object per thread. Letters as in mixture_attention.h, with P =
 // 1 for plain dot products.
@@ -36,7 +36,7 @@ class RawScores {
   // Scale of the dot products; a mixture's factors include it.
   float product_scale() const { return in.mixture != nullptr ? 1.0F : s.scale; }
   void multiply_with(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> to);
-  // Mixtures only: the dot products of one head with the keys of all components, and one row of them.
+  // Mixtures only: the dot products of one head with the keys of all components, and one row of these dot products.
   void multiply_all(const Extent& e, std::int64_t h);
   MixtureRow mixture_row(const Extent& e, std::int64_t h, std::int64_t i) const;
 
@@ -58,7 +58,7 @@ class RawScoreGradients {
   // Call before a task's first block and after its last.
   void begin(std::int64_t task);
   void finish();
-  // `d`: the gradient of the scores that fill() wrote, 0 in columns that are not visible to a row.
+  // `d` is the gradient of the scores that fill() wrote; it must be 0 in columns that are not visible to a row.
   void add(const Extent& e, std::int64_t h, Strided<float> d);
 
  private:
@@ -78,10 +78,10 @@ class RawScoreGradients {
 
 constexpr std::int64_t kMappedRows = 4;  // rows of a block that are mapped together
 
-// A cache line between rows whose length is a multiple of 256 bytes, to avoid cache conflicts.
+// Padding of rows whose length is a multiple of 256 bytes: one cache line, to avoid cache conflicts.
 constexpr std::int64_t kRowGap = 16;
 
-// Rows of a block of all heads: many for efficient matrix multiplications, few enough to stay in the caches.
+// Rows of a block, for all heads: enough for efficient matrix multiplications, few enough to stay in the caches.
 inline std::int64_t composed_rows(const AttentionShape& s) {
   constexpr std::int64_t kScores = std::int64_t{1} << 21;
   const std::int64_t row = std::max<std::int64_t>(s.heads * padded(s.keys), 1);
@@ -155,7 +155,7 @@ struct SideFactors {
   }
 };
 
-// The map of sequence b's query rows from i on with its keys from `low` on.
+// The map for sequence b's query rows from i on and its keys from `low` on.
 inline HeadMap map_of(const AttentionShape& s, const ComposeStage& stage, const PackedKeyFactors& keys, std::int64_t b,
                       std::int64_t i, std::int64_t low) {
   HeadMap map{.heads = s.heads, .groups = stage.groups, .rank = stage.rank(), .skip = stage.skip, .fixed = stage.fixed};

@@ -43,7 +43,7 @@ struct Group {
   }
 };
 
-// The queries' factors of each head, in the order of use.
+// The queries' factors, copied so that factors that are used together are adjacent.
 template <class G>
 struct QueryFactors {
   struct Head {
@@ -65,7 +65,7 @@ struct QueryFactors {
   }
 };
 
-// A SIMD vector for each query and rank.
+// One SIMD vector per query and rank.
 template <class G>
 struct Ranks {
   Vector v[G::kRoom][G::kRows];

@@ -18,9 +18,9 @@ namespace headroom::kernels::HWY_NAMESPACE {
 // AVX-512 has 32 vector registers, older instruction sets 16.
 constexpr int kQueriesBack = HWY_MAX_BYTES >= 64 ? 4 : 2;
 constexpr int kHeadsAtOnce = HWY_MAX_BYTES >= 64 ? 4 : 2;  // heads whose sums over keys stay in registers
-constexpr std::int64_t kMostKeys = 128;                    // of one block of keys
+constexpr std::int64_t kMostKeys = 128;                    // keys of one block
 
-// Keys of one block: small enough for the rows, factors and gradients of all heads of a group to fit in L1, large
+// Number of keys of one block: small enough for the rows, factors and gradients of a group's heads to fit in L1, large
 // enough to spill the sums over keys rarely.
 HWY_INLINE std::int64_t keys_of_round(std::int64_t m) {
   constexpr std::int64_t kVector = 16;  // lanes of the widest vector
@@ -32,7 +32,7 @@ HWY_INLINE void add_to(float* to, const Vector v) {
   hn::StoreU(hn::Add(hn::LoadU(d, to), v), d, to);
 }
 
-// One block of keys [begin, begin + n) of the rows and of their gradients.
+// Rows and their gradients for one block of keys, [begin, begin + n).
 struct Keys {
   const HeadRows& rows;
   const HeadRows& d_rows;
@@ -85,7 +85,7 @@ HWY_INLINE void SumOverHeads(const G& g, const QueryFactors<G>& factors, const K
 }
 
 // Sums over the keys of one query, kept as SIMD vectors until its row is finished: for each head the gate, then u and w
-// of each rank.
+// for each rank.
 template <class G>
 struct QuerySums {
   Vector v[kMostMappedHeads * (2 * G::kRoom + 1)];
@@ -164,7 +164,7 @@ HWY_INLINE void SumRound(const G& g, const Keys& keys, const Round<G>& round, Qu
   }
 }
 
-// Gradients of the keys' factors, summed over the queries first, and of the rows, for one SIMD vector of keys.
+// For one SIMD vector of keys: gradients of the keys' factors, summed over the queries first, and of the rows.
 template <class G>
 HWY_INLINE void BackVector(const G& g, const QueryFactors<G>& factors, const Keys& keys, std::int64_t k,
                            const Round<G>& round, const HeadMapGradients& to) {
@@ -247,7 +247,7 @@ void FixedBackward(const G& g, const HeadRows& rows, const HeadRows& d_rows, std
   }
 }
 
-// Reduces a query's sums and adds them to its gradients.
+// Sums the lanes of a query's sums and adds the results to its gradients.
 template <class G>
 HWY_INLINE void Finish(const G& g, int q, QuerySums<G>& sums, const HeadMapGradients& to) {
   const auto total = [](const Vector v) HWY_ATTR { return hn::GetLane(hn::SumOfLanes(Tag(), v)); };

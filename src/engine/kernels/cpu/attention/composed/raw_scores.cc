@@ -106,7 +106,7 @@ void RawScoreGradients::begin(std::int64_t new_task) {
   d_offsets.fill(0.0F);
 }
 
-// Stores matrix i [e, width] transposed, as n rows.
+// Stores the transpose of matrix i [e, width], n rows of it, to `to`.
 void RawScoreGradients::unpack(const Buffer& from, std::int64_t i, std::int64_t width, std::int64_t n,
                                const RowsOut& to) {
   store_transposed({from.data() + i * s.d_head * width, width}, s.d_head, n, to, staging);
@@ -130,7 +130,7 @@ void RawScoreGradients::finish() {
 
 void RawScoreGradients::add(const Extent& e, std::int64_t h, Strided<float> d) {
   const bool mixes = raw.in.mixture != nullptr;
-  // Rounded at most once, although several matrix multiplications use it.
+  // Converted once for all matrix multiplications below.
   const Left rows = mixes && !raw.relative() ? Left() : raw.scratch.left({d.data, d.stride}, e.rows, e.columns);
   std::optional<OffsetGradients> placed;
   if (raw.relative()) {

@@ -5,7 +5,7 @@
 namespace headroom::kernels {
 namespace {
 
-// One thread's packed operands of one head, and its block of scores.
+// One thread's packed operands and block of scores, both of one head.
 struct Block {
   Block(const AttentionShape& s, const MixtureTensors& in)
       : components(static_cast<std::int64_t>(in.factor.size())),
@@ -18,7 +18,7 @@ struct Block {
   std::int64_t components, products, width;
   std::int64_t stride;  // between products' tiles
   PackedOperands k;     // [P, e, width]
-  Buffer scores;        // [P, rows, columns]: products, later their gradients
+  Buffer scores;        // [P, rows, columns]: dot products, later their gradients
   ScratchOperands scratch;
   std::int64_t b = 0, h = 0, g = 0;
 
@@ -47,7 +47,7 @@ struct Block {
   }
 };
 
-// The backward pass's buffers. Gradients of keys and values are accumulated transposed.
+// Buffers of the backward pass. Gradients of keys and values are accumulated transposed.
 struct MixtureWorkspace {
   MixtureWorkspace(const AttentionShape& s, const MixtureTensors& in)
       : block(s, in),

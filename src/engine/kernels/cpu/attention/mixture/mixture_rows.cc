@@ -44,7 +44,7 @@ struct Scores {
     }
     return top;
   }
-  // The keys' weights times exp(-shift).
+  // Returns the keys' weights times exp(-shift).
   template <class Lanes>
   HWY_INLINE Vector weight(const Lanes& lanes, std::int64_t i, const Vector shift) const {
     if (Maximum) {
@@ -56,7 +56,7 @@ struct Scores {
     }
     return sum;
   }
-  // Each component's share of the weight.
+  // Computes each component's part of the weight.
   template <class Lanes>
   HWY_INLINE void parts(const Lanes& lanes, std::int64_t i, const Vector shift, Vector* part) const {
     const Tag d;
@@ -114,7 +114,7 @@ struct Spread {
   }
   HWY_INLINE bool shared() const { return mixture.product_stride == 0; }
 
-  // d_s_r = part_r g. Returns the sum of the parts.
+  // Computes d_s_r = part_r g. Returns the sum of the parts.
   template <class Lanes>
   HWY_INLINE Vector add(const S& scores, const Lanes& lanes, std::int64_t i, const Vector* part, const Vector g) {
     const Tag d;

@@ -1,5 +1,5 @@
-// Vectorised elementwise kernels on one row of a mixture's scores, with the dot products and terms that belong to it,
-// and on rows of keys and queries.
+// Vectorised elementwise kernels on one row of a mixture's scores, with its dot products and terms, and on rows of keys
+// and queries.
 #pragma once
 
 #include <cmath>
@@ -71,13 +71,13 @@ void row_terms(const RowTermsInput& in, float* terms);
 // Writes the rows' gradients in their type, and adds the directions' gradients to d_direction [R, e].
 void row_terms_backward(const RowTermsInput& in, const float* d_terms, const RowsOut& d_rows, float* d_direction);
 
-// One query and the first key that it is compared with.
+// A query and the first key of its row of scores.
 struct QueryIndex {
   std::int64_t b, h, query, low;
   std::int64_t group(const AttentionShape& s) const { return h / (s.heads / s.kv_heads); }
 };
 
-// `products`: this query's dot products, in P rows.
+// Views of query `at`'s terms and of its dot products, which are in P rows.
 inline MixtureRow mixture_row(const AttentionShape& s, const MixtureTensors& in, const QueryIndex& at,
                               Strided<const float> products) {
   const auto components = static_cast<std::int64_t>(in.factor.size());
@@ -93,7 +93,7 @@ inline MixtureRow mixture_row(const AttentionShape& s, const MixtureTensors& in,
           .key_stride = s.keys};
 }
 
-// All columns of a block that belong to a key, visible or not: head composition reads them all.
+// Makes all columns of a block that belong to a key visible: head composition reads hidden ones too.
 inline ScoreRow key_columns(const AttentionShape& s, const Extent& e) {
   return {.low = 0,
           .high = std::min(e.columns, s.keys - e.low),
@@ -103,7 +103,7 @@ inline ScoreRow key_columns(const AttentionShape& s, const Extent& e) {
           .bias = nullptr};
 }
 
-// The dot products of one query with n unpacked keys, written to P rows of `to`.
+// Writes the dot products of one query with n unpacked keys to P rows of `to`.
 inline void multiply_unpacked(const AttentionShape& s, const MixtureTensors& in, const QueryIndex& at, std::int64_t n,
                               Strided<float> to) {
   Buffer widened;
@@ -114,7 +114,7 @@ inline void multiply_unpacked(const AttentionShape& s, const MixtureTensors& in,
   }
 }
 
-// The inverse and the logarithm of the sum of the weights of a query of head h; 0 and +infinity if no key is visible.
+// Inverse and logarithm of a query's softmax denominator for head h; 0 and +infinity if no key is visible.
 struct MixtureSum {
   float inverse = 0.0F, log_sum = std::numeric_limits<float>::infinity();
   MixtureSum(float seen, float most, const MixtureTensors& in, std::int64_t h) {
