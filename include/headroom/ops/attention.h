@@ -1,5 +1,5 @@
-// Softmax attention: dot products or mixtures of keys, Transformer-XL's relative term, head composition before and
-// after the softmax, attention sinks, differences of two attention matrices.
+// Softmax attention: dot products or mixtures of keys, Transformer-XL's relative position term, head composition before
+// and after the softmax, attention sinks, differences of two attention matrices.
 //
 // Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, w d_value, C offsets.
 //   s_ij = content_ij + scale * p_i . r_delta + bias_ij,  delta = j - (S - T + i)    (Transformer-XL; SwitchHead
@@ -51,8 +51,8 @@ struct SequenceKeys {
   std::optional<at::Tensor> valid_keys = {};
 };
 
-// A formula of the score s_ij, of the positions i of the query and j of the key, of the head and of learned values, and
-// a mask of the same without s, as texts of foundation/core/formula with canonical names: learned0, table0[index],
+// A formula of the score s_ij, the positions i of the query and j of the key, the head and learned values, and a mask
+// of the same variables without s, written as in foundation/core/formula with canonical names: learned0, table0[index],
 // token0(i), token0(j). Empty: s; all keys. A key is visible if this mask and AttentionMask allow it.
 struct ScoreFormula {
   std::string score, mask;
@@ -61,7 +61,7 @@ struct ScoreFormula {
   std::int64_t first_key = 0;       // position of key 0
   std::vector<at::Tensor> learned;  // [H]
   std::vector<at::Tensor> tables;   // [B or 1, H or 1, size]; an index is rounded down and clamped to the table
-  std::vector<at::Tensor> tokens;   // [B or 1, H or 1, S]; the last T are also the queries'
+  std::vector<at::Tensor> tokens;   // [B or 1, H or 1, S]; the last T also belong to the queries
   bool given() const { return !score.empty() || !mask.empty() || !normalise; }
   template <class V>
   void visit(V& v) {
@@ -76,7 +76,7 @@ struct AttentionInputs {
   at::Tensor v;  // [B, G, S, w]
   double scale = 1.0;
   AttentionMask mask;
-  // The relative term; set both or neither.
+  // The relative position term; set both or neither.
   std::optional<at::Tensor> q_position;  // p, [B, H, T, e]
   std::optional<at::Tensor> r;     // [H, C, e], row c belongs to delta = c - (S - 1); C = S when causal, else S + T - 1
   std::optional<at::Tensor> bias;  // added to the scores, [B or 1, H, T or 1, S]
@@ -87,11 +87,11 @@ struct AttentionInputs {
   ScoreFormula formula;
   std::optional<HeadMap> pre, post;  // head composition on the scores, and on the probabilities
   // c, [B or 1, H or 1, T or 1, 1]: differential heads. q then has 2 H heads, and head h of the result has the weights
-  // p_2h - c_h p_2h+1. v has G heads and k either G, or 2 G: keys 2g and 2g+1 for the two matrices. r has 2 H heads,
-  // bias and sink 2 H, or H for both matrices of a head. Without pre and post.
+  // p_2h - c_h p_2h+1. v has G heads; k has G or 2 G: keys 2g and 2g+1 for the two matrices. r has 2 H heads; bias and
+  // sink 2 H, or H for both matrices of a head. Cannot be combined with pre and post.
   std::optional<at::Tensor> difference;
-  // Batched decoding: B sequences with one query each and separate keys and values of any lengths. k and v must then
-  // belong to a longest sequence; each sequence uses the last rows of r. Batch-invariant; not differentiable.
+  // Batched decoding: B sequences with one query each and separate keys and values of any lengths. k and v must be
+  // those of a longest sequence; each sequence uses the last rows of r. Batch-invariant; not differentiable.
   std::vector<SequenceKeys> sequences = {};
 };
 
@@ -104,9 +104,9 @@ enum class AttentionStage {
   scores,           // s_ij before masking
   scores_composed,  // a_ij; s_ij without composition
   probs,            // p_ij
-  probs_composed,   // post(p_ij); p_ij without composition. With a difference of H heads, the stages before have 2 H
+  probs_composed,   // post(p_ij); p_ij without composition. With `difference`, all other stages have 2 H heads
 };
-// Returns the value with which to continue: the given one, or another of its shape and dtype.
+// Returns the value to continue with: the given one, or a replacement of the same shape and dtype.
 using Visit = std::function<at::Tensor(AttentionStage stage, at::Tensor value)>;
 
 // attention() in plain tensor operations. Calls `visit`, if set, at every stage.

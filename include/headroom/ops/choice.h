@@ -1,4 +1,4 @@
-// Chooses between the implementations of an operator, and counts the choices.
+// Choice between the implementations of an operator, with counters.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class NoFusedError : public UserError {
 };
 
 // Returns `reference` or `fused`, never `automatic`, and counts the choice. `refusal` is the reason why no fused
-// implementation applies; if it is empty, `backend` is the name of the one that does. Throws NoFusedError if `wanted`
-// is fused and `refusal` is not empty.
+// implementation applies; if it is empty, `backend` names the fused implementation to count. Throws NoFusedError if
+// `wanted` is fused and `refusal` is not empty.
 Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
                       const std::string& backend = "");
 

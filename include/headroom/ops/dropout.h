@@ -14,8 +14,8 @@ struct DropoutOptions {
   double p = 0.0;          // in [0, 1)
   std::uint64_t seed = 0;  // the same seed drops the same elements
   bool relu = false;       // apply max(x, 0) first; backward then needs only the result
-  // Index of x[0] in the batch, whose rows are the first axis of x. With it, a part of a batch drops the same elements
-  // as the whole batch.
+  // Index of x[0] in the batch, whose rows are the first axis of x: a part of a batch then drops the same elements as
+  // the whole batch.
   std::int64_t first_row = 0;
 };
 

@@ -17,7 +17,7 @@ namespace headroom::ops {
 struct ExpertLinearInputs {
   at::Tensor input;                  // [N, d_in], shared by the heads, or [N, H, d_in]
   at::Tensor bank;                   // [X, d_in, d_out], same dtype as input
-  at::Tensor index;                  // [N, H, K] int64 in [0, X); the K of one (n, h) must be distinct
+  at::Tensor index;                  // [N, H, K] int64 in [0, X); the K indices of one (n, h) must be distinct
   std::optional<at::Tensor> weight;  // [N, H, K] of any floating dtype; if not set: all 1
   bool sum_heads = false;            // result [N, d_out] instead of [N, H, d_out]
 };

@@ -2,7 +2,7 @@
 // key, replaces the value that it holds by a mixture of that value and a new one.
 //
 // Letters: B batch, G query and key heads, H value heads (H a multiple of G), T tokens, e channels of keys, w of
-// values. Of each value head, with the state S [e, w] and its query and key head's q and k:
+// values. For each value head, with its state S [e, w] and the q and k of its query and key head:
 //   S <- exp(g_t) S;   u_t = beta_t (v_t - S^T k_t);   S <- S + k_t u_t^T;   o_t = S^T q_t
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace headroom::ops {
 
-// Tokens per chunk of the fused versions. Within a chunk, the u_t solve a triangular system.
+// Tokens per chunk of the fused versions. Within a chunk, a triangular system is solved for the u_t.
 constexpr std::int64_t kDeltaChunk = 64;
 
 struct GatedDeltaInputs {

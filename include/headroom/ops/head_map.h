@@ -55,7 +55,7 @@ struct HeadMapWeights {
 
 // Maps x [N, d] to HeadMapSide::factors of its tokens, [N, F] for each stage, concatenated. With f = gelu(x w1) w2 in
 // each group, u_r = f_0r / sqrt(mean over m of f_0r^2 + 1e-6) and w_r = f_1r; the gate is tanh(x gate). Differentiable
-// in x and all weights. The weights must have one dtype, which is the result's; x is converted to it.
+// in x and all weights. The weights must have the same dtype, which is also the result's; x is converted to it.
 //
 // `implementation` is passed on to linear() (linear.h). On the decode path (at most 16 rows, no gradient; CPU, float32
 // or bfloat16) a separate implementation reads the weights in place, unless the reference is requested. Throws Error on

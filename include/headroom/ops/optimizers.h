@@ -21,8 +21,8 @@ struct AdamWOptions {
 };
 
 // Updates `parameters` and their first and second moments `m` and `v` in place. `step` is counted from 1. All tensors
-// must have one dtype and device. May overwrite the gradients. Throws Error if the lists differ in length or shapes, or
-// if step < 1.
+// must have the same dtype and device. May overwrite the gradients. Throws Error if the lists differ in length or
+// shapes, or if step < 1.
 void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
                 const std::vector<at::Tensor>& m, const std::vector<at::Tensor>& v, std::int64_t step,
                 const AdamWOptions& options);
@@ -43,8 +43,8 @@ std::vector<double> square_sums(const std::vector<at::Tensor>& gradients);
 // Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024) over batches of matrices:
 //   m <- mu m + (1 - mu) g,  u = mu m + (1 - mu) g    (Nesterov momentum)
 //   W <- (1 - lr decay) W - lr 0.2 sqrt(max(rows, columns)) orthogonal(u)
-// The factor makes an update as large as AdamW's usually are (Liu et al., "Muon is scalable for LLM training", 2025,
-// section 2.2), so that both can use the same learning rate and weight decay.
+// The factor makes updates about as large as AdamW's (Liu et al., "Muon is scalable for LLM training", 2025, section
+// 2.2), so that both can use the same learning rate and weight decay.
 struct MuonOptions {
   double learning_rate = 1e-3;
   double momentum = 0.95;
@@ -60,7 +60,7 @@ void muon_step(const std::vector<at::Tensor>& parameters, const std::vector<at::
                const std::vector<at::Tensor>& m, const MuonOptions& options);
 
 // Returns the matrices [batch, rows, columns] approximately orthogonalised by five Newton-Schulz iterations from X /
-// |X|,
+// |X|:
 //   X <- a X + b (X X^T) X + c (X X^T)^2 X,  a, b, c = 3.4445, -4.7750, 2.0315
 // Singular values of at least |X| / 100 end between about 0.7 and 1.2. A zero matrix stays zero.
 at::Tensor orthogonal(const at::Tensor& matrices, const MuonOptions& options = {});

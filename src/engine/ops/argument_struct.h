@@ -25,7 +25,7 @@ inline OptionalTensor optional(const at::Tensor& t) {
   return t.defined() ? OptionalTensor(t) : std::nullopt;
 }
 
-// The results of an operator with one result.
+// The results of an operator with a single result.
 struct Single {
   at::Tensor result;
   template <class V>
@@ -67,7 +67,7 @@ struct Visitor {
   }
   void by_name() {}
 };
-// Base of visitors that treat all kinds of members alike.
+// Base of visitors that treat every kind of member the same way.
 template <class Self>
 struct All : Visitor<Self> {
   template <class T>
@@ -171,7 +171,7 @@ struct Count : All<Count> {
   }
 };
 
-// Absent optional tensors are pushed as undefined tensors.
+// Optional tensors that are not set are pushed as undefined tensors.
 struct PushResults : Results<PushResults> {
   Stack& stack;
   explicit PushResults(Stack& to) : stack(to) {}
@@ -202,7 +202,7 @@ struct TakeResults : Results<TakeResults> {
   }
 };
 
-// Collects all tensors with a derivative; undefined for absent ones.
+// Collects all tensors with a derivative; undefined for optional tensors that are not set.
 struct Slots : Results<Slots> {
   std::vector<at::Tensor> tensors;
   template <class T>
@@ -251,7 +251,7 @@ void push_results(Stack& stack, Struct results) {
   visitors::PushResults push(stack);
   results.visit(push);
 }
-// The stack must hold nothing but the results.
+// The stack must contain the results only.
 template <class Struct>
 Struct take_results(Stack stack) {
   Struct results;
@@ -260,7 +260,7 @@ Struct take_results(Stack stack) {
   return results;
 }
 
-// "name(arguments) -> (results)". Results: an argument struct, at::Tensor, or void.
+// Returns "name(arguments) -> (results)". Results: an argument struct, at::Tensor, or void.
 template <class Arguments, class Results>
 std::string schema_of(const std::string& name) {
   visitors::ArgumentsSchema arguments;

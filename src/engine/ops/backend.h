@@ -52,7 +52,7 @@ class BackendList {
   BackendList& operator=(const BackendList&) = delete;
   const std::string& op() const { return op_; }
   virtual std::vector<BackendTraits> traits() const = 0;
-  // For tests: until the next call, every backend but the one of that name refuses. Empty: no restriction.
+  // For tests: until the next call, every other backend refuses. Empty: no restriction.
   void restrict_to(std::string name) { only_ = std::move(name); }
 
  protected:
@@ -70,7 +70,7 @@ class BackendList {
 // All lists in the process, sorted by operator name.
 std::vector<BackendList*> backend_lists();
 
-// For example "float64 is not supported".
+// Returns a message such as "float64 is not supported".
 std::string refusal_of(at::ScalarType type);
 
 template <class Inputs, class Result = at::Tensor>
@@ -85,8 +85,8 @@ class Backends final : public BackendList {
     entries_.insert(std::upper_bound(entries_.begin(), entries_.end(), backend, before), std::move(backend));
   }
 
-  // The backend to run, null for the reference. `by` supplies device and dtype. Throws UserError with every backend's
-  // reason if fused was requested and all refuse. The choice is counted (choice.h).
+  // Returns the backend to run, null for the reference. `by` determines device and dtype. Throws UserError with every
+  // backend's reason if fused was requested and all refuse. Counts the choice (choice.h).
   const Entry* choose(Implementation wanted, const at::Tensor& by, const Inputs& in) const {
     const Found found = wanted == Implementation::reference ? Found{} : find(by, in);
     ops::choose(op(), wanted, found.refusal, found.backend != nullptr ? found.backend->traits.name : "");

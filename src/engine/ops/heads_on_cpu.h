@@ -1,4 +1,4 @@
-// Views of tensors for the CPU's kernels, and conversions of tensors of heads for attention.
+// Views of tensors for the CPU kernels, and conversions of per-head tensors for attention.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,12 +11,12 @@
 
 namespace headroom::ops {
 
-// The dtype in which kernels read this tensor.
+// Returns the dtype in which kernels read this tensor.
 inline at::ScalarType type_for_kernels(const at::Tensor& t) {
   return t.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
-// Converted to type_for_kernels(), with a contiguous last axis.
+// Returns `given` converted to type_for_kernels(), with a contiguous last axis.
 inline at::Tensor prepared(const at::Tensor& given) {
   const at::Tensor t = in_type(given, type_for_kernels(given));
   return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous();
@@ -45,8 +45,8 @@ inline kernels::HeadsOut view_out(const at::Tensor& t) {
   return {matrix_rows_out(t), t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
 }
 
-// Uninitialised gradients of `like` [B, G, rows, e] per query head and per part of a sequence, [parts * B, heads, rows,
-// e]; float32 if they are still to be summed.
+// Returns uninitialised gradients of `like` [B, G, rows, e] per query head and per part of a sequence, [parts * B,
+// heads, rows, e]; float32 if they must still be summed.
 inline at::Tensor empty_per_head(const at::Tensor& like, std::int64_t heads, std::int64_t parts = 1) {
   const bool whole = parts == 1 && heads == like.size(1);
   return at::empty({parts * like.size(0), heads, like.size(2), like.size(3)},
@@ -60,7 +60,7 @@ inline at::Tensor per_group(const at::Tensor& per_head, const at::Tensor& like) 
   return sum.to(like.scalar_type());
 }
 
-// [B, S]: 0 for valid keys, -infinity for others.
+// Returns [B, S]: 0 for valid keys, -infinity for others.
 inline at::Tensor key_bias(const at::Tensor& valid_keys) {
   return at::zeros(valid_keys.sizes(), at::kFloat)
       .masked_fill_(valid_keys.logical_not(), -std::numeric_limits<float>::infinity());

@@ -38,7 +38,7 @@ at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const
   }
   const at::Tensor from = x.contiguous().view({-1}), to = at::empty_like(from);
   const std::int64_t n = from.numel(), whole = n / kVectors * kVectors;
-  const bool inference = c10::InferenceMode::is_enabled();  // of this thread, to be set in the other threads
+  const bool inference = c10::InferenceMode::is_enabled();  // thread-local, so it must be set in the other threads
   at::parallel_for(0, ceil_div(whole, kBlock), 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::InferenceMode mode(inference);
     const at::NoGradGuard no_grad;
@@ -58,7 +58,7 @@ at::Tensor sigmoid(const at::Tensor& x) {
   return elementwise(x, [](const at::Tensor& some) { return some.sigmoid(); });
 }
 
-// The rows of x with a gap between them, so that torch's loops cannot treat them as one long row.
+// Copies the rows of x with gaps between them, so that torch's loops cannot treat them as one long row.
 at::Tensor with_gaps(const at::Tensor& x, std::int64_t elements) {
   constexpr std::int64_t kGap = 1;
   const std::int64_t n = x.size(0);

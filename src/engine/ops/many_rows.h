@@ -1,5 +1,5 @@
-// Results that do not depend on the other rows of a call: a mode for texts that are divided into batches and pieces.
-// The decode path has linear/dense_matmul.h.
+// Batch-invariant results: a mode for texts that are divided into batches and pieces. The decode path uses
+// linear/dense_matmul.h instead.
 //
 // The ordinary operators choose kernels, and so the order of summation, by the number of rows. The kernels for many
 // rows are batch-invariant. The kernels for few rows, which the decode path needs for speed, sum in another order.
@@ -11,7 +11,7 @@
 
 namespace headroom::ops {
 
-// While an active object exists, operators called by this thread use the kernels for many rows, however few they get.
+// While an active object exists, operators called by this thread use the kernels for many rows, even for few rows.
 class ManyRows {
  public:
   explicit ManyRows(bool active = true);
@@ -25,8 +25,8 @@ class ManyRows {
   bool before_;
 };
 
-// Returns multiply(rows) for rows [N, i] on the CPU. While ManyRows is active, few rows are multiplied together with
-// rows of zeros, because matmul libraries have kernels of their own for few rows.
+// Returns multiply(rows) for rows [N, i] on the CPU. While ManyRows is active, few rows are padded with rows of zeros,
+// because matmul libraries have separate kernels for few rows.
 template <class Multiply>
 at::Tensor with_many_rows(const at::Tensor& rows, const Multiply& multiply) {
   constexpr std::int64_t kLeast = 16;
@@ -44,9 +44,9 @@ at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const
 // Returns elementwise() of the logistic function.
 at::Tensor sigmoid(const at::Tensor& x);
 
-// Applies an elementwise function to x [N, ...]. Each row gets the bits that it would get alone: f gets several rows if
-// they are whole SIMD vectors, otherwise one row. With `takes_gaps`, f gets several rows of any length with gaps
-// between them: torch's vectorised loops take such rows one by one. (Exact GELU is computed by oneDNN instead.)
+// Applies an elementwise function to x [N, ...], batch-invariantly: f gets several rows if they are whole SIMD vectors,
+// otherwise one row. With `takes_gaps`, f gets several rows of any length with gaps between them: torch's vectorised
+// loops process such rows one by one. (Exact GELU is computed by oneDNN instead.)
 at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f,
                                bool takes_gaps = false);
 

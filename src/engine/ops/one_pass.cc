@@ -13,14 +13,14 @@
 namespace headroom::ops {
 namespace {
 
-// Calls body(begin, end) for ranges of rows of n elements; few rows stay on this thread.
+// Calls body(begin, end) for ranges of rows of n elements; few rows are processed by the calling thread.
 template <class Body>
 void for_rows(std::int64_t rows, std::int64_t n, const Body& body) {
   constexpr std::int64_t kElements = 1 << 15;
   at::parallel_for(0, rows, std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, n)), body);
 }
 
-// The elements of a contiguous tensor as rows of n.
+// Views a contiguous tensor as rows of n elements.
 kernels::RowsOut rows_out(const at::Tensor& t, std::int64_t n) {
   kernels::RowsOut rows = matrix_rows_out(t);
   rows.stride = n;

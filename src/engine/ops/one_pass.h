@@ -1,4 +1,4 @@
-// Elementwise steps of the decode path as one loop each: for a few rows, torch's operators take longer than their
+// Elementwise steps of the decode path as single loops: for a few rows, calling torch's operators takes longer than the
 // arithmetic. Each result has the same bits as the tensor operations that it replaces.
 #pragma once
 

@@ -109,8 +109,8 @@ struct Restore : visitors::All<Restore> {
   }
 };
 
-// Connects gradients to what they depend on by a derivative that throws. Without it a second backward pass would take
-// the gradients for constants.
+// Makes gradients depend on their inputs through a derivative that throws. Without it, a second backward pass would
+// silently treat the gradients as constants.
 class SecondDerivative : public torch::autograd::Function<SecondDerivative> {
  public:
   using Context = torch::autograd::AutogradContext;
@@ -250,7 +250,7 @@ at::Tensor run(const typename Op::Arguments& in) {
   return call<Op>(in).result;
 }
 
-// Arguments of a public operator: those of the computation, and the implementation to use.
+// Arguments of a public operator: the computation's arguments, and the implementation to use.
 template <class Inputs>
 struct Call {
   Inputs in;

@@ -1,4 +1,4 @@
-// Shapes, symbolic ones included, and checks of tensors.
+// Shapes, including symbolic shapes, and checks of tensors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -28,12 +28,12 @@ inline std::string shape_of(const at::Tensor& t) {
   return shape_of(t.sym_sizes());
 }
 
-// Uninitialised, of t's shape and type, contiguous.
+// Returns an uninitialised contiguous tensor of t's shape and dtype.
 inline at::Tensor dense_like(const at::Tensor& t) {
   return at::empty_symint(t.sym_sizes(), t.options());
 }
 
-// Uninitialised [B, H, T, e] stored as [B, T, H, e], the layout that the output projection reads.
+// Returns uninitialised [B, H, T, e] stored as [B, T, H, e], the layout that the output projection reads.
 inline at::Tensor empty_by_token(const at::Tensor& like) {
   return transposed(
       at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)}, like.options()), 1, 2);
@@ -44,7 +44,7 @@ inline at::Tensor results_by_token(const at::Tensor& q, const at::Tensor& v) {
   return transposed(at::empty_symint({q.sym_size(0), q.sym_size(2), q.sym_size(1), v.sym_size(3)}, q.options()), 1, 2);
 }
 
-// t.to(type), without a call of the operator if `t` has that type.
+// t.to(type), without calling the operator if `t` already has this dtype.
 inline at::Tensor in_type(const at::Tensor& t, at::ScalarType type) {
   return t.scalar_type() == type ? t : t.to(type);
 }
@@ -55,7 +55,7 @@ inline void require_type(const char* op, const char* name, const at::Tensor& t, 
     fail("{}: {} must be {}, got {}", op, name, c10::toString(type), c10::toString(t.scalar_type()));
   }
 }
-// Requires one floating dtype for all tensors.
+// Requires the same floating dtype for all tensors.
 inline void require_floating(const char* op, const char* names, at::TensorList tensors) {
   const at::ScalarType type = tensors[0].scalar_type();
   for (const at::Tensor& t : tensors) {

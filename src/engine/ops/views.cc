@@ -17,7 +17,7 @@ bool suits_direct_view(const at::Tensor& t) {
   return suits_loop(t) && t.layout() == at::kStrided;
 }
 
-// A tensor with t's memory and type.
+// Returns a view with t's memory and dtype.
 at::Tensor direct_view(const at::Tensor& t, at::IntArrayRef sizes, at::IntArrayRef strides, std::int64_t offset) {
   at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(t.storage()),
                                                              t.key_set(), t.dtype());
@@ -25,7 +25,7 @@ at::Tensor direct_view(const at::Tensor& t, at::IntArrayRef sizes, at::IntArrayR
   return view;
 }
 
-// The sizes with -1 replaced; nullopt if they are symbolic or do not fit.
+// Returns the sizes with -1 replaced; nullopt if they are symbolic or do not match.
 std::optional<c10::DimVector> sizes_for(const at::Tensor& t, at::SymIntArrayRef given) {
   c10::DimVector sizes;
   std::optional<std::size_t> open;

@@ -1,5 +1,5 @@
-// Views of tensors. In inference mode on the CPU they are made without torch's dispatcher, whose call takes longer than
-// the arithmetic of a few rows; otherwise they are torch's operators.
+// Views of tensors. In inference mode on the CPU they bypass torch's dispatcher, whose overhead exceeds the arithmetic
+// of a few rows; otherwise they are torch's operators.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -137,7 +137,7 @@ AttentionArguments AttentionGradientTensors::result(const AttentionArguments& in
 
 namespace {
 
-// Least number of heads per thread on the decode path: with few keys a head takes less time than waking a thread.
+// Minimum number of heads per thread on the decode path: with few keys a head takes less time than waking a thread.
 std::int64_t decode_grain(const kernels::AttentionShape& s) {
   constexpr std::int64_t kMultiplyAdds = 1 << 17;
   return std::max<std::int64_t>(1, kMultiplyAdds / std::max<std::int64_t>(1, 2 * s.queries * s.keys * s.d_head));
@@ -242,7 +242,7 @@ at::Tensor attention_run(const AttentionInputs& in) {
 const Registration kAttentionOnCpu(attention_backends(),
                                    {{"kernels", at::kCPU, 0, float32_or_bfloat16}, attention_refusal, attention_run});
 
-// The tensors that all sequences share. Owns the memory behind the kernels' pointers.
+// The tensors shared by all sequences. Owns the memory behind the kernels' pointers.
 struct SharedOperands {
   at::Tensor q, q_position, r, sink, o, log_sum;
   std::vector<at::Tensor> held;
@@ -274,7 +274,7 @@ kernels::HeadsOf<R> of_row(kernels::HeadsOf<R> all, std::int64_t row) {
   return all;
 }
 
-// Keys or values from row `begin` on.
+// View of keys or values from row `begin` on.
 kernels::Heads from_row(const at::Tensor& given, std::int64_t begin, SharedOperands& shared) {
   kernels::Heads heads = view(shared.held.emplace_back(prepared(given)));
   heads.first = heads.first.from(begin);
@@ -314,8 +314,8 @@ Sequence sequence_of(const AttentionInputs& in, std::int64_t row, SharedOperands
   return one;
 }
 
-// All sequences in one parallel region with their heads as tasks: a region for each would cost more than a query over
-// few keys.
+// Computes all sequences in one parallel region with their heads as tasks: a region per sequence would cost more than a
+// query over few keys.
 at::Tensor sequences_run(const AttentionInputs& in) {
   SharedOperands shared(in);
   std::vector<Sequence> all;

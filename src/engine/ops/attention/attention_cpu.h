@@ -1,4 +1,4 @@
-// Shared by the files of attention's CPU backend: operands as the kernels take them.
+// Shared by the files of attention's CPU backend: operands in the form that the kernels take.
 #pragma once
 
 #include "attention_operator.h"
@@ -36,7 +36,7 @@ struct MixtureOperands {
   MixtureOperands(const AttentionArguments& in, const AttentionOperands& operands);
 };
 
-// A call's formula, and the float32 tensors that it reads.
+// A call's formula and the float32 tensors that it reads.
 struct FormulaOperands {
   std::vector<at::Tensor> held;
   kernels::ScoreFormula formula;
@@ -44,7 +44,7 @@ struct FormulaOperands {
   FormulaOperands(const AttentionArguments& in, const kernels::AttentionShape& shape, bool blocks, bool backward);
 };
 
-// Gradients of what a formula reads, per sequence and query head, 0 at first.
+// Gradients of the tensors that a formula reads, per sequence and query head, initially 0.
 struct FormulaGradientTensors {
   std::vector<at::Tensor> learned, tables, tokens;
   kernels::FormulaGradients pointers;
@@ -55,20 +55,20 @@ struct FormulaGradientTensors {
 // Returns why the kernels do not support this formula; empty if they do.
 std::string formula_refusal(const AttentionInputs& in);
 
-// The gradients of the operands, uninitialised or 0 as the kernels need them; undefined for absent operands. `pointers`
-// also holds the incoming gradient. Those of keys, values, r, sink and key_term are per query head and per part of a
-// sequence ([B * parts, ...]).
+// The operands' gradients, uninitialised or 0 as the kernels require; undefined for operands that are not set.
+// `pointers` also holds the incoming gradient. Gradients of keys, values, r, sink and key_term are per query head and
+// per part of a sequence ([B * parts, ...]).
 struct AttentionGradientTensors {
   at::Tensor d_o, o, log_sum, d_q, d_v, d_position, d_r, d_sink, d_query_term, d_key_term;
   std::vector<at::Tensor> d_keys;
   kernels::AttentionGradients pointers;
   std::int64_t parts;
   AttentionGradientTensors(const AttentionBackward& back, const AttentionOperands& operands, std::int64_t n_parts = 1);
-  // Returns the gradients, summed over parts and shared heads, in the types of the operator's arguments.
+  // Returns the gradients, summed over parts and shared heads, in the dtypes of the operator's arguments.
   AttentionArguments result(const AttentionArguments& in) const;
 };
 
-// [B * parts, ...] to [B, ...].
+// Sums over parts: [B * parts, ...] to [B, ...].
 inline at::Tensor sum_of_parts(const at::Tensor& t, std::int64_t parts) {
   return parts == 1 ? t : t.unflatten(0, {-1, parts}).sum(1);
 }

@@ -1,5 +1,5 @@
-// Heads that subtract a second attention matrix from their first (AttentionInputs::difference). Sums of values are
-// linear in the weights, so the difference is taken on the outputs of all matrices, which any backend computes.
+// Heads that subtract a second attention matrix from their first (AttentionInputs::difference). Outputs are linear in
+// the weights, so the outputs of all matrices are computed by any backend and then subtracted.
 //
 // Letters: B batch, H heads, G value heads, R = H / G, T queries, e d_head, w d_value.
 #include "attention_operator.h"
@@ -9,8 +9,8 @@
 namespace headroom::ops {
 namespace {
 
-// Queries (g, r, m) to (g, m, r): head r of group g with its matrix m. The query heads of a key (g, m) are then
-// neighbours.
+// Reorders queries (g, r, m) to (g, m, r), head r of group g with its matrix m, so that the query heads of a key (g, m)
+// are adjacent.
 at::Tensor by_key(const at::Tensor& heads, std::int64_t axis, const c10::SymInt& groups) {
   const c10::SymInt per_group = heads.sym_size(axis) / groups / 2;
   return heads.unflatten_symint(axis, {groups, per_group, 2}).transpose(axis + 1, axis + 2).flatten(axis, axis + 2);

@@ -42,7 +42,7 @@ FusedAttention::Arguments attention_backward_meta(const FusedAttention::Backward
   return d;
 }
 
-// Whether components differ by a constant shift only, so that one dot product serves all.
+// Whether components differ by a constant shift only, so that one dot product serves all components.
 bool share_product(const Mixture& mixture) {
   return mixture.shift && mixture.shift->sym_size(2) == 1;
 }
@@ -73,7 +73,7 @@ at::Tensor query_terms(const AttentionInputs& in, const Factors& factors) {
   return own_terms(*in.mixture, factors, in.q, -1.0);
 }
 
-// [B, G, R, S], including the logarithm of the prior.
+// Returns the key terms [B, G, R, S], including the logarithm of the prior.
 at::Tensor key_terms(const AttentionInputs& in, const std::vector<at::Tensor>& keys, const Factors& factors) {
   const Mixture& mixture = *in.mixture;
   const std::int64_t r = mixture.n_components();

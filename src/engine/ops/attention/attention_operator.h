@@ -19,18 +19,18 @@ struct FusedAttention {
     HeadMapArguments pre, post;
     // A mixture if `factor` [R] is set: s_r = factor_r q . k_r + query_term_r + key_term_r with terms [B, H, R, T] and
     // [B, G or H, R, S]. more_keys holds the keys of components 2 .. R; if empty, all components share the dot product
-    // with k. Biases of queries and keys are terms, of a mixture with one component if there is no other.
+    // with k. Query and key biases become terms, if necessary of a mixture with one component.
     OptionalTensor factor, query_term, key_term;
     std::vector<at::Tensor> more_keys;
     double epsilon = 0.0;
     bool maximum = false;
-    double scale = 1.0;  // of dot products and the relative term
+    double scale = 1.0;  // of dot products and the relative position term
     bool causal = true;
     std::int64_t window = 0;
     ScoreFormula formula;
 
     bool composed() const { return pre.given() || post.given(); }
-    // Whether the kernels compute all heads of a block together.
+    // Whether the kernels compute all heads of a block of rows together.
     bool heads_together() const { return composed() || (factor && r); }
     template <class V>
     void visit(V& visitor) {
@@ -46,7 +46,7 @@ struct FusedAttention {
   };
 
   struct Results {
-    at::Tensor o, log_sum;  // [B, H, T, w] stored by token, [B, H, T]
+    at::Tensor o, log_sum;  // [B, H, T, w] with the memory order [B, T, H, w]; [B, H, T]
     template <class V>
     void visit(V& v) {
       v("o", o, "log_sum", log_sum);
@@ -77,12 +77,12 @@ struct ParsedFormula {
   std::optional<formula::Program> score, mask;
   std::optional<formula::Derivative> derivative;  // of `score`
 };
-// Returns a reference that stays valid. Throws UserError.
+// The returned reference stays valid. Throws UserError if a text cannot be parsed.
 const ParsedFormula& parsed(const ScoreFormula& formula);
-// Throws Error if the formula or its tensors do not fit.
+// Throws Error if the formula or its tensors do not match the inputs.
 void check_formula(const AttentionInputs& in);
-// The reference: the scores [B, H, T, S] that the formula makes of `s`, and the keys that are visible to both `visible`
-// (undefined: all) and the formula's mask.
+// Reference: the scores [B, H, T, S] that the formula computes from `s`, and the keys that are visible in both
+// `visible` (undefined: all) and the formula's mask.
 at::Tensor formula_scores(const AttentionInputs& in, const at::Tensor& s);
 at::Tensor formula_visible(const AttentionInputs& in, const at::Tensor& visible);
 
@@ -92,7 +92,7 @@ FusedAttention::Arguments fused_arguments(const AttentionInputs& in);
 // Repeats key or value heads along axis 1 for the query heads that share them.
 at::Tensor for_every_head(const at::Tensor& grouped, const c10::SymInt& n_heads);
 
-// For AttentionInputs::difference, in this order: checks the inputs; returns the inputs with one bias and sink for each
+// For AttentionInputs::difference, in this order: checks the inputs; returns the inputs with one bias and sink per
 // matrix; the keys [B, G or 2 H, S, e] of 2 H matrices, for G value heads; the difference [B, H, ..] of values [B, 2 H,
 // ..]; the result of attention().
 void check_difference(const AttentionInputs& in);
@@ -101,8 +101,8 @@ at::Tensor keys_of_matrices(const at::Tensor& k, const c10::SymInt& groups, cons
 at::Tensor subtract_second(const at::Tensor& of_matrices, const at::Tensor& factor);
 at::Tensor attention_with_difference(const AttentionInputs& in, Implementation implementation);
 
-// Bool, true where key j is visible to query i: [T, S], or [B, 1, T, S] with valid_keys; undefined if all keys are
-// visible.
+// Returns a bool tensor, true where key j is visible to query i: [T, S], or [B, 1, T, S] with valid_keys; undefined if
+// all keys are visible.
 at::Tensor visible_keys(const AttentionMask& mask, const c10::SymInt& n_queries, const c10::SymInt& n_keys,
                         at::Device device);
 

@@ -35,8 +35,8 @@ at::Tensor visible_keys(const AttentionMask& mask, const c10::SymInt& n_queries,
 
 namespace {
 
-// torch's matmul rounds differently for other numbers of queries, keys and matrices. `in_blocks`, each head is
-// multiplied on its own and in blocks of keys, so that a query's results depend neither on its company nor on later
+// torch's matmul rounds differently for other numbers of queries, keys and matrices. With `in_blocks`, each head is
+// multiplied separately and in blocks of keys, so that a query's results depend neither on other queries nor on later
 // keys.
 constexpr std::int64_t kKeysAtOnce = 64;
 
@@ -56,7 +56,7 @@ at::Tensor at_least_float(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat);
 }
 
-// Returns `t` [S, ...] with zeros up to a multiple of kKeysAtOnce, in blocks.
+// Pads `t` [S, ...] with zeros to a multiple of kKeysAtOnce, and splits it into blocks.
 std::vector<at::Tensor> key_blocks(const at::Tensor& t) {
   const std::int64_t padding = ceil_div(t.size(0), kKeysAtOnce) * kKeysAtOnce - t.size(0);
   return at::constant_pad_nd(t, {0, 0, 0, padding}).split(kKeysAtOnce);
@@ -91,13 +91,13 @@ at::Tensor weighted_sums(const at::Tensor& p, const at::Tensor& v, bool in_block
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kMaxExponent = 60.0;  // limits components with prior 0, whose score may be far above the others
+constexpr double kMaxExponent = 60.0;  // limits components with prior 0, whose score may far exceed all others
 
 at::Tensor squared_length(const at::Tensor& t) {
   return at_least_float(t).square().sum(-1);
 }
 
-// Score s_r of component r, [B, H, T, S].
+// Returns the score s_r of component r, [B, H, T, S].
 at::Tensor component_score(const AttentionInputs& in, const at::Tensor& key, std::int64_t r) {
   const Mixture& mixture = *in.mixture;
   const at::Tensor k = for_every_head(key, in.q.sym_size(1));
@@ -109,7 +109,7 @@ at::Tensor component_score(const AttentionInputs& in, const at::Tensor& key, std
   return distance * -at_least_float(mixture.coefficient->select(0, r));
 }
 
-// log sum_r prior_r exp(s_r); -infinity where all priors are 0.
+// Returns log sum_r prior_r exp(s_r); -infinity where all priors are 0.
 at::Tensor log_weight(const std::vector<at::Tensor>& scores, const std::optional<at::Tensor>& prior) {
   const at::Tensor s = at::stack(scores);  // [R, B, H, T, S]
   if (!prior) {
@@ -136,7 +136,7 @@ at::Tensor for_every_head(const at::Tensor& grouped, const c10::SymInt& n_heads)
 
 namespace {
 
-// The content scores of a mixture, [B, H, T, S]. Calls `visit`, if set, with every s_r.
+// Returns a mixture's content scores, [B, H, T, S]. Calls `visit`, if set, with every s_r.
 at::Tensor mixture_scores(const AttentionInputs& in, const Visit& visit) {
   const Mixture& mixture = *in.mixture;
   std::vector<at::Tensor> scores;
@@ -160,8 +160,8 @@ at::Tensor mixture_scores(const AttentionInputs& in, const Visit& visit) {
   return log_weight(scores, prior);
 }
 
-// From columns of offsets delta = c - (S - 1) to columns of keys: element (i, j) of the result is element
-// (i, j + T - 1 - i) of `by_offset` [B, H, T, C]. With one column of padding, the shift of the rows is a reshape.
+// Shifts columns of offsets delta = c - (S - 1) to columns of keys: element (i, j) of the result is element (i, j + T -
+// 1 - i) of `by_offset` [B, H, T, C]. With one column of padding, the shift is a reshape.
 at::Tensor skew(const at::Tensor& by_offset, const c10::SymInt& n_keys) {
   const c10::SymInt b = by_offset.sym_size(0), h = by_offset.sym_size(1), t = by_offset.sym_size(2);
   const c10::SymInt c = by_offset.sym_size(3);
@@ -175,7 +175,7 @@ at::Tensor skew(const at::Tensor& by_offset, const c10::SymInt& n_keys) {
       .narrow_symint(3, 0, n_keys);
 }
 
-// The logarithm of the term added to the softmax denominator, [1, H or 1, 1, 1]; undefined: none.
+// Returns the logarithm of the term added to the softmax denominator, [1, H or 1, 1, 1]; undefined: none.
 at::Tensor sink_of(const AttentionInputs& in, const at::TensorOptions& type) {
   const double epsilon = in.mixture ? in.mixture->epsilon : 0.0;
   const at::Tensor constant = epsilon > 0.0 ? at::full({1, 1, 1, 1}, std::log(epsilon), type) : at::Tensor();
@@ -222,7 +222,7 @@ at::Tensor attend(const AttentionInputs& given, const Weigh& weigh, const Visit&
     in.k = keys_of_matrices(in.k, in.v.sym_size(1), in.q.sym_size(1));
   }
   const c10::SymInt n_heads = in.q.sym_size(1), n_queries = in.q.sym_size(2), n_keys = in.k.sym_size(2);
-  // Tells who counts matrix multiplications (training/cost/count.cc) which of them belong to pairs of query and key.
+  // training/cost/count.cc uses this to tell which matrix multiplications belong to pairs of query and key.
   RECORD_FUNCTION_WITH_SCOPE(at::RecordScope::USER_SCOPE, "headroom::attend",
                              std::vector<c10::IValue>({n_queries, n_keys, in.mask.causal, in.mask.window}));
   const auto shown = [&](AttentionStage stage, at::Tensor value) {

@@ -88,12 +88,12 @@ struct StageGradients {
   kernels::ComposeStageGradients pointers() const {
     return {.fixed = data_of<float>(d.fixed), .query = data_of<float>(d.query), .key = data_of<float>(d.key)};
   }
-  // Returns the gradients, summed over the parts, in the types of the operator's arguments.
+  // Returns the gradients, summed over the parts, in the dtypes of the operator's arguments.
   HeadMapArguments result(const HeadMapArguments& like, std::int64_t parts) const;
 };
 
-// Parts per sequence: at least two tasks even for a batch of one, and up to four if a part has enough rows to pay for
-// its own gradients.
+// Parts per sequence: at least two tasks even for a batch of one, and up to four if a part has enough rows to justify
+// separate gradients.
 std::int64_t gradient_parts(const kernels::AttentionShape& shape) {
   constexpr std::int64_t kMostTasks = 4, kBlocks = 8;
   const std::int64_t blocks = kernels::composed_blocks(shape), b = std::max<std::int64_t>(1, shape.batch);

@@ -61,14 +61,14 @@ Backends<FusedDropout::Arguments>& dropout_backends() {
   return all;
 }
 
-// Rows of the batch: the size of the first axis.
+// Number of rows: the size of the first axis.
 std::int64_t n_rows(const at::Tensor& x) {
   return x.dim() == 0 ? 1 : std::max<std::int64_t>(1, x.size(0));
 }
 
 constexpr std::int64_t kWord = 0xFFFFFFFF;
 
-// The kernels' hash in 64-bit tensor arithmetic, truncated to 32 bits.
+// The hash of the kernels in 64-bit tensor arithmetic, truncated to 32 bits.
 at::Tensor scramble(at::Tensor x) {
   x = x.bitwise_xor(x.bitwise_right_shift(16));
   x = (x * 0x7FEB352D).bitwise_and(kWord);

@@ -17,19 +17,19 @@ void check_values(const at::Tensor& index, std::int64_t n_experts) {
   }
 }
 
-// A loop over the bank in operations with derivatives: the operator's specification.
+// The operator's specification: a loop over the bank in differentiable operations.
 at::Tensor expert_linear_reference(const ExpertLinearInputs& in) {
   if (!in.index.is_meta()) {
     check_values(in.index, in.bank.size(0));
   }
   const std::int64_t n = in.index.size(0), heads = in.index.size(1), top_k = in.index.size(2);
   const std::int64_t d_out = in.bank.size(2);
-  // One row for each (token, head) r; its k-th assignment has index r * top_k + k.
+  // One row per (token, head) r; its k-th assignment has index r * top_k + k.
   const at::Tensor rows =
       in.input.dim() == 3
           ? in.input.reshape({n * heads, in.input.size(2)})
           : in.input.unsqueeze(1).expand({n, heads, in.input.size(1)}).reshape({n * heads, in.input.size(1)});
-  if (rows.is_meta()) {  // nothing to sort by: one product for each assignment
+  if (rows.is_meta()) {  // no values to sort by: one matrix multiplication per assignment
     const at::Tensor all = rows.unsqueeze(1).expand({n * heads, top_k, rows.size(1)}).reshape({-1, 1, rows.size(1)});
     const at::Tensor y = all.bmm(in.bank.select(0, 0).expand({all.size(0), rows.size(1), d_out}));
     return y.view({n, heads, top_k, d_out}).sum(in.sum_heads ? at::IntArrayRef({1, 2}) : at::IntArrayRef({2}));
@@ -126,8 +126,8 @@ struct RoutedBlocks {
   at::Tensor place;       // [A], row of each assignment
 };
 
-// The average number of assignments of a matrix, rounded up to a power of two, within bounds: smaller blocks multiply
-// slowly, larger ones have more padding.
+// Returns the average number of assignments per matrix, rounded up to a power of two, within bounds: smaller blocks
+// multiply slowly, larger blocks have more padding.
 std::int64_t rows_of_block(std::int64_t assignments, std::int64_t matrices) {
   constexpr std::int64_t kFewest = 16, kMost = 128;
   const auto average = static_cast<std::uint64_t>(std::max<std::int64_t>(assignments / matrices, 1));

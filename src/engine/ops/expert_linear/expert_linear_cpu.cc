@@ -21,8 +21,8 @@
 namespace headroom::ops {
 namespace {
 
-// Assignments sorted by expert. Assignment a = (n, h, k) is counted (n * H + h) * K + k, so that those of one input or
-// output row are consecutive: row a / (assignments per row).
+// Assignments sorted by expert. Assignment a = (n, h, k) has index (n * H + h) * K + k, so that the assignments of one
+// input or output row are consecutive: row a / (assignments per row).
 struct Routing {
   std::vector<std::int64_t> begin;       // [X+1], start of each expert's assignments, multiples of the step
   std::vector<std::int64_t> assignment;  // [begin[X]], sorted; padded to the step with kernels::kNoAssignment
@@ -73,16 +73,16 @@ struct ExpertGradients {
   at::Tensor weight;       // float32; undefined without weights
 };
 
-constexpr std::int64_t kStep = 16;           // rows of an expert are padded to it: few shapes, so few micro-kernels
+constexpr std::int64_t kStep = 16;           // each expert's rows are padded to a multiple of it: few micro-kernels
 constexpr std::int64_t kBlockRows = 64;      // rows multiplied together
 constexpr std::int64_t kOuterColumns = 256;  // columns of a matrix gradient's wider side in one task
-constexpr std::int64_t kGrain = 64;          // least rows that a thread combines
+constexpr std::int64_t kGrain = 64;          // minimum number of rows per thread in combine_rows()
 
 struct Block {
   std::int64_t matrix, begin, rows;
 };
 
-// No padding on the decode path, where an expert has a row or two.
+// The decode path needs no padding: an expert has only a row or two.
 std::int64_t step_for(const ExpertLinearInputs& in) {
   return in.index.numel() < kStep * in.bank.size(0) / 4 && !ManyRows::active() ? 1 : kStep;
 }
@@ -111,7 +111,7 @@ at::TensorOptions single(const at::Tensor& t) {
 }
 
 // Calls body(task, workspace) for each task in [0, n). Each thread takes the next free task, so results must not depend
-// on which thread computes a task. Ends with tile_product_done().
+// on which thread computes a task. Calls tile_product_done() at the end.
 template <class Body>
 void for_each_product(std::int64_t n, const Body& body) {
   std::atomic<std::int64_t> next{0};
@@ -172,7 +172,7 @@ Operands<T> operands(const at::Tensor& bank, bool transposed, bool unpacked) {
   return result;
 }
 
-// Each assignment's row times its expert's matrix, in the order of the routing: [routing.rows(), n], rounded to T.
+// Multiplies each assignment's row by its expert's matrix, in routing order: [routing.rows(), n], rounded to T.
 template <class T>
 at::Tensor sorted_products(const kernels::RoutedRows<T>& rows, const Operands<T>& matrices, const Routing& routing) {
   const std::int64_t n = matrices.n;
@@ -191,12 +191,12 @@ at::Tensor sorted_products(const kernels::RoutedRows<T>& rows, const Operands<T>
   return result;
 }
 
-// The matrices' gradients. A task computes some columns of a matrix's wider side, summing its assignments in order.
+// Gradients of the matrices. A task computes some columns of a matrix's wider side, summing its assignments in order.
 template <class T>
 at::Tensor bank_gradient(const at::Tensor& rows, const at::Tensor& grad, const at::Tensor& bank,
                          const Routing& routing) {
   const std::int64_t d_in = bank.size(1), d_out = bank.size(2);
-  const bool transposed = d_in > d_out;  // then the output gradient is on the left, and the sum is stored transposed
+  const bool transposed = d_in > d_out;  // output gradient on the left, sum stored transposed
   const std::int64_t wide = std::max(d_in, d_out), tiles = ceil_div(wide, kOuterColumns);
   const kernels::RoutedRows<T> from = routed_rows<T>(rows, routing.per_input_row),
                                to = routed_rows<T>(grad, routing.per_output_row);

@@ -24,7 +24,7 @@ struct FusedExpertLinear {
 
 Backends<FusedExpertLinear::Arguments>& expert_linear_backends();
 
-// The CPU backend's forward pass, batch-invariant: each row has the same bits as alone. Not differentiable.
+// The CPU backend's forward pass: batch-invariant, not differentiable.
 at::Tensor expert_matmul_batch_invariant(const ExpertLinearInputs& in);
 
 }  // namespace headroom::ops

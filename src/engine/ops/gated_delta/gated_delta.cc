@@ -17,8 +17,8 @@
 
 namespace headroom::ops {
 
-// The fused operator of the gated delta rule, which keeps what its backward pass needs.
-// Results and gradients are float32. N = ceil(T / kDeltaChunk).
+// The fused operator of the gated delta rule, which saves intermediate values for its backward pass. Results and
+// gradients are float32. N = ceil(T / kDeltaChunk).
 struct FusedGatedDelta {
   static constexpr const char* kName = "gated_delta_fused";
   struct Inputs {
@@ -66,7 +66,7 @@ Backends<GatedDeltaInputs, GatedDeltaResults>& gated_delta_backends() {
   return all;
 }
 
-// Queries or keys [B, G, T, e] for each value head.
+// Repeats queries or keys [B, G, T, e] for the value heads that share them.
 at::Tensor per_value_head(const at::Tensor& t, const at::Tensor& v) {
   const std::int64_t heads = v.size(1) / t.size(1);
   return heads == 1 ? t : t.repeat_interleave(heads, 1);
@@ -77,7 +77,7 @@ at::Tensor first_state(const GatedDeltaInputs& in) {
                   : at::zeros({in.v.size(0), in.v.size(1), in.k.size(3), in.v.size(3)}, in.v.options());
 }
 
-// The equation, token by token.
+// Applies the equation token by token.
 GatedDeltaResults gated_delta_by_token(const GatedDeltaInputs& in) {
   const at::Tensor q = per_value_head(in.q, in.v), k = per_value_head(in.k, in.v);
   at::Tensor state = first_state(in);
@@ -92,7 +92,7 @@ GatedDeltaResults gated_delta_by_token(const GatedDeltaInputs& in) {
   return {at::cat(o, 2), state};
 }
 
-// Chunks of tokens in matrix multiplications, as in kernels/cpu/attention/delta_rule.cc.
+// Processes chunks of tokens by matrix multiplications, as in kernels/cpu/attention/delta_rule.cc.
 GatedDeltaResults gated_delta_by_chunk(const GatedDeltaInputs& in) {
   const at::Tensor q = per_value_head(in.q, in.v), k = per_value_head(in.k, in.v);
   at::Tensor state = first_state(in);
@@ -115,7 +115,7 @@ GatedDeltaResults gated_delta_by_chunk(const GatedDeltaInputs& in) {
   return {at::cat(o, 2), state};
 }
 
-// The inputs in one type: float64 if v is, else float32.
+// Converts the inputs to one dtype: float64 if v is float64, else float32.
 GatedDeltaInputs in_one_type(const GatedDeltaInputs& in) {
   const at::ScalarType type = in.v.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   return {in.q.to(type), in.k.to(type), in.v.to(type), in.beta.to(type), in.log_decay.to(type), in.state};
@@ -175,7 +175,7 @@ GatedDeltaResults gated_delta(const GatedDeltaInputs& in, Implementation impleme
   return {results.o.to(in.v.scalar_type()), results.state.detach()};
 }
 
-// gated_delta on the CPU: one task for each value head of each sequence.
+// gated_delta on the CPU: one task per value head and sequence.
 
 namespace {
 
@@ -186,14 +186,14 @@ at::Tensor rows_of_floats(const at::Tensor& t) {
   return wide.stride(-1) == 1 || wide.size(-1) == 1 ? wide : wide.contiguous();
 }
 
-// Matrix [T, *] of a sequence and head of [B, heads, T, *].
+// View of one sequence and head, [T, *], of a tensor [B, heads, T, *].
 kernels::Strided<float> matrix_of(const at::Tensor& t, std::int64_t b, std::int64_t h) {
   return {t.mutable_data_ptr<float>() + b * t.stride(0) + h * t.stride(1), t.stride(2)};
 }
 kernels::Strided<const float> read_only(const kernels::Strided<float>& rows) {
   return {rows.data, rows.stride};
 }
-// The same of a contiguous tensor [B, heads, ..].
+// Pointer to one sequence and head of a contiguous tensor [B, heads, ..].
 float* block_of(const at::Tensor& t, std::int64_t b, std::int64_t h) {
   return t.mutable_data_ptr<float>() + b * t.stride(0) + h * t.stride(1);
 }
@@ -216,7 +216,7 @@ struct PreparedDelta {
   }
 };
 
-// Calls body(sequence, value head) for all of them.
+// Calls body(sequence, value head) for every sequence and value head.
 template <class Body>
 void for_value_heads(const at::Tensor& v, const Body& body) {
   const std::int64_t heads = v.size(1);

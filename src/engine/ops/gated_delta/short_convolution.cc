@@ -33,7 +33,7 @@ Backends<Convolution::Arguments>& short_convolution_backends() {
   return all;
 }
 
-// As one matrix multiplication for each channel.
+// The reference: one matrix multiplication per channel.
 at::Tensor short_convolution_reference(const Convolution::Arguments& in) {
   const c10::SymInt b = in.x.sym_size(0), g = in.x.sym_size(1), t = in.x.sym_size(2), e = in.x.sym_size(3);
   const std::int64_t taps = in.w.size(2);
@@ -50,7 +50,7 @@ at::Tensor rows_in_float32(const at::Tensor& t) {
   return wide.stride(-1) == 1 || wide.size(-1) == 1 ? wide : wide.contiguous();
 }
 
-// The tensors of a call, and one head of them.
+// The tensors of a call, and views of one head.
 struct PreparedConvolution {
   at::Tensor x, past, w;  // w [G, c, e]
 

@@ -27,10 +27,10 @@ at::Tensor by_group(const at::Tensor& factor, const Sizes& z) {
   return factor.unflatten_symint(3, {z.groups, z.m}).permute({0, 3, 1, 2, 4});
 }
 
-// The low-rank term of one side, [B, H, T, S].
+// Returns the low-rank term of one side, [B, H, T, S].
 at::Tensor low_rank(const HeadMapSide& side, const at::Tensor& a, const Sizes& z, bool on_query) {
   const at::Tensor grouped = a.view_symint({z.b, z.groups, z.m, z.t, z.s});
-  // One matrix for each token of the side: [B, C, n, m, other side's tokens].
+  // One matrix per token of the side: [B, C, n, m, tokens of the other side].
   const at::Tensor heads = on_query ? grouped.permute({0, 1, 3, 2, 4}) : grouped.permute({0, 1, 4, 2, 3});
   const auto factor = [&](const at::Tensor& f) { return by_group(f, z).to(a.scalar_type()); };
   const at::Tensor inner = factor(side.u()).matmul(heads);                   // [B, C, n, R, other]

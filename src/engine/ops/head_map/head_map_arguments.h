@@ -1,4 +1,4 @@
-// A head map as named arguments of an operator, and the check of its shapes.
+// A head map as named operator arguments, and a check of its shapes.
 #pragma once
 
 #include "engine/ops/argument_struct.h"
@@ -6,7 +6,7 @@
 
 namespace headroom::ops {
 
-// Throws Error unless the map fits scores of that shape, [B, H, T, S].
+// Throws Error unless the map fits scores of this shape, [B, H, T, S].
 void check_head_map(const HeadMap& map, at::SymIntArrayRef scores);
 
 struct HeadMapArguments {

@@ -1,4 +1,4 @@
-// head_map_factors: the public operator, and the fused one for decoding, which has no derivative.
+// head_map_factors: the public operator, and the fused operator for decoding, which has no derivative.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
@@ -42,7 +42,7 @@ Backends<FactorInputs>& factors_backends() {
   return all;
 }
 
-// Any one of the weights, for its dtype: all have the dtype of the result.
+// Returns any of the weights, for its dtype: all weights have the dtype of the result.
 const at::Tensor& a_weight(const HeadMapWeights& w) {
   return w.w1.empty() ? w.gate[0] : w.w1[0];
 }
@@ -93,7 +93,7 @@ void check_factors(const FactorInputs& in) {
   check_weights(gate, "gates", {d, w1.empty() ? z.gates : z.groups * z.m});
 }
 
-// u and w [N, 2 R H] from the hidden activations [N, C I].
+// Returns u and w [N, 2 R H] for the hidden activations [N, C I].
 at::Tensor low_rank_factors(const at::Tensor& inner, const at::Tensor& w2, const FactorSizes& z,
                             Implementation implementation) {
   const at::Tensor by_group = w2.reshape({z.groups, z.inner, 2 * z.rank * z.m});

@@ -35,24 +35,24 @@ bool has_avx512() {
 // torch: its default, which is MKL in float32. tiles: tile_matmul().
 enum class MatmulLibrary { one_dnn, torch, tiles };
 
-// The library that multiplies float32 matrices on one kind of CPU. The choice depends on the kind alone, never on a
-// timing, so that one kind of CPU reproduces its results; docs/performance.md has the measurements. In bfloat16, torch
-// uses oneDNN on every kind that has the instructions (AVX-512 BF16, AMX); they do not matter in float32.
+// The library that multiplies float32 matrices on one kind of CPU. The choice depends on the kind only, never on a
+// measured time, so that CPUs of one kind give the same results; docs/performance.md has the measurements. In bfloat16,
+// torch uses oneDNN on every kind that has the instructions (AVX-512 BF16, AMX); they do not matter in float32.
 struct MatmulChoice {
   std::string_view vendor;
   bool avx512;
   MatmulLibrary library;
 };
 constexpr MatmulChoice kChoices[] = {
-    // On CPUs of other vendors than Intel, MKL does not use AVX-512 and reaches half of oneDNN's rate.
+    // On CPUs not made by Intel, MKL does not use AVX-512 and reaches half of oneDNN's rate.
     {"AMD", true, MatmulLibrary::one_dnn},
     {"Intel", true, MatmulLibrary::one_dnn},
-    // The tiles reach the machine's rate, and read the transposed operand of a weight gradient in blocks, of which both
-    // libraries lose half.
+    // The tiles reach the machine's peak rate and read the transposed operand of a weight gradient in blocks; both
+    // libraries lose half of the rate there.
     {"AMD", false, MatmulLibrary::tiles},
-    // MKL reaches the machine's rate. The program makes it independent of the number of threads (MKL_CBWR).
+    // MKL reaches the machine's peak rate. MKL_CBWR makes it independent of the number of threads.
     {"Intel", false, MatmulLibrary::torch},
-    // Others, such as ARM, where torch itself chooses among several libraries.
+    // On other CPUs, such as ARM, torch itself chooses among several libraries.
     {"another", true, MatmulLibrary::one_dnn},
     {"another", false, MatmulLibrary::torch}};
 
@@ -61,7 +61,7 @@ using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& w, const 
                                 std::string_view activation, c10::List<std::optional<at::Scalar>> scalars,
                                 std::optional<std::string_view> algorithm);
 
-// Absent if torch was built without oneDNN or has this operator with other arguments.
+// Not set if torch was built without oneDNN or has this operator with other arguments.
 const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& one_dnn_linear() {
   static const auto kFound = []() -> std::optional<c10::TypedOperatorHandle<OneDnnLinear>> {
     const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -74,8 +74,8 @@ const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& one_dnn_linear() {
   return kFound;
 }
 
-// Contiguous, transposed or not: for anything else (the expanded gradient of a sum, part of a wider matrix) oneDNN
-// falls back to its reference loops.
+// Makes b contiguous, transposed or not: for other layouts (the expanded gradient of a sum, part of a wider matrix)
+// oneDNN falls back to its reference loops.
 at::Tensor without_gaps(const at::Tensor& b) {
   return b.is_contiguous() || b.t().is_contiguous() ? b : b.contiguous();
 }
@@ -119,8 +119,8 @@ at::Tensor torch_matmul(const at::Tensor& a, const at::Tensor& b, const std::opt
   return bias ? at::addmm(*bias, left, right) : left.mm(right);
 }
 
-// x^T y without a copy of x^T. oneDNN sums long columns in parts, one per thread. Parts of at most kDepth rows are too
-// short for that, so the bits do not depend on the number of threads.
+// Returns x^T y without copying x^T. oneDNN divides long sums into parts, one per thread. Parts of at most kDepth rows
+// are too short to be divided, so the bits do not depend on the number of threads.
 at::Tensor one_dnn_matmul_transposed(const at::Tensor& x, const at::Tensor& y) {
   constexpr std::int64_t kDepth = 1024;
   const std::int64_t n = x.size(0), parts = ceil_div(n, kDepth), depth = ceil_div(n, parts);
@@ -155,7 +155,7 @@ at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::opt
   if (a.size(0) == 1 && suits_gemv(a, b, bias) && !ManyRows::active()) {
     return gemv_rows(a, b, bias);
   }
-  // The order of MKL's sums depends on the number of rows and on alignment, that of oneDNN's does not.
+  // The order of MKL's sums depends on the number of rows and on alignment; the order of oneDNN's sums does not.
   const MatmulLibrary library = ManyRows::active() ? MatmulLibrary::one_dnn : chosen_library();
   return with_many_rows(a, [&](const at::Tensor& rows) { return matmul_by(library, rows, b, bias); });
 }

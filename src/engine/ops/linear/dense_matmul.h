@@ -1,4 +1,4 @@
-// Dense matrix multiplication inside the fused operators, by the library that suits the kind of CPU.
+// Dense matrix multiplication inside the fused operators, by the fastest library for the kind of CPU.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,15 +11,14 @@
 
 namespace headroom::ops {
 
-// a [m, k] times b [k, n] (+ bias [n]), of any strides. Not differentiable.
+// Returns a b (+ bias) for a [m, k], b [k, n] and bias [n] of any strides. Not differentiable.
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias = std::nullopt);
 
 // The same, batch-invariant: each row has the bits that dense_matmul() gives it alone.
 at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,
                                         const std::optional<at::Tensor>& bias = std::nullopt);
 
-// The product of a with each of several matrices, as dense_matmul_batch_invariant() gives it. Several rows are
-// multiplied by all matrices in one parallel region.
+// For several rows, all matrices are multiplied in one parallel region.
 struct MatrixAndBias {
   at::Tensor matrix;  // [k, n]
   std::optional<at::Tensor> bias;
@@ -34,31 +33,32 @@ at::Tensor dense_matmul_transposed(const at::Tensor& x, const at::Tensor& y);
 // with enough rows to be worth copying blocks of b.
 bool suits_tiles(const at::Tensor& a, const at::Tensor& b);
 
-// a [m, k] times b [k, n] (+ bias [n]). An element's sum is in the order of k, so that its bits depend neither on the
-// number of threads nor on other rows.
+// Returns a b (+ bias) for a [m, k], b [k, n] and bias [n]. Each element is summed in the order of k, so its bits
+// depend neither on the number of threads nor on other rows.
 at::Tensor tile_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias);
 
-// Products of few rows and a matrix on the CPU, the matmuls of decoding: each element of the matrix is read once, by
+// Multiplication of few rows by a matrix on the CPU (GEMV), for decoding: each element of the matrix is read once for
 // all rows. A row's sums do not depend on the number of rows or threads. Sums and bias are float32, and the result is
 // rounded once.
 //
-// Whether gemv_rows() takes these operands: float32 or bfloat16 on the CPU, with the rows or columns of b contiguous.
+// Returns whether gemv_rows() takes these operands: float32 or bfloat16 on the CPU, with the rows or columns of b
+// contiguous.
 bool suits_gemv(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias);
 
-// a [m, k], b [k, n], bias [n]: a b + bias, [m, n].
+// Returns a b + bias [m, n] for a [m, k], b [k, n] and bias [n].
 at::Tensor gemv_rows(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias);
 
-// gemv_rows() of several matrices in one parallel region. Needs at least two rows and matrices with contiguous rows.
+// gemv_rows() for several matrices in one parallel region. Needs at least two rows and matrices with contiguous rows.
 std::vector<at::Tensor> gemv_rows_of_each(const at::Tensor& a, const std::vector<MatrixAndBias>& matrices);
 
-// Batch-invariant linear layers, for the decode path: a row's result does not depend on the other rows of the call.
+// Batch-invariant linear layers for the decode path: a row's result does not depend on the other rows of the call.
 
-// As linear() and expert_linear(): on the CPU a row's result has the same bits whatever the other rows are; on other
-// devices they call those. Not differentiable.
+// Like linear() and expert_linear(), and batch-invariant on the CPU; on other devices these functions are called. Not
+// differentiable.
 at::Tensor linear_batch_invariant(const at::Tensor& x, const at::Tensor& w,
                                   const std::optional<at::Tensor>& b = std::nullopt,
                                   Implementation implementation = Implementation::automatic);
-// linear_batch_invariant() of the same rows with each matrix and bias.
+// Applies linear_batch_invariant() to the same rows once per matrix and bias.
 std::vector<at::Tensor> linear_batch_invariant_of_each(const at::Tensor& x, const std::vector<MatrixAndBias>& matrices,
                                                        Implementation implementation = Implementation::automatic);
 at::Tensor expert_linear_batch_invariant(const ExpertLinearInputs& inputs,

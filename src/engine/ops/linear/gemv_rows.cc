@@ -18,7 +18,7 @@
 namespace headroom::ops {
 namespace {
 
-// Number of parts in which a matrix is read in parallel. Depends on its size alone, so that the order of summation does
+// Returns in how many parts a matrix is read in parallel. Depends on its size only, so that the order of summation does
 // not depend on the number of threads.
 std::int64_t parts_for(std::int64_t elements) {
   constexpr std::int64_t kElements = 1 << 15, kMost = 8;
@@ -32,7 +32,7 @@ std::int64_t parts_for(std::int64_t elements) {
 using kernels::Bfloat16GemvInput;
 using kernels::GemvInput;
 
-// Columns [begin, end) of the product, by the kernel for the vectors' type.
+// Computes columns [begin, end), with the kernel for the vectors' dtype.
 void multiply_part(const GemvInput& x, const kernels::Rows& w, std::int64_t begin, std::int64_t end,
                    kernels::Strided<float> y) {
   kernels::gemv(x, w, begin, end, y);
@@ -63,8 +63,8 @@ void interleave(Bfloat16GemvInput& x, kernels::Buffer& storage) {
   x.pairs = pairs;
 }
 
-// A matrix's rows in parts with separate sums, which are added in order, after the bias. bfloat16 is multiplied in
-// pairs of rows, so its parts begin at even rows.
+// Divides a matrix's rows into parts with separate sums, which are added in order after the bias. bfloat16 is
+// multiplied in pairs of rows, so its parts begin at even rows.
 template <class Input>
 struct Parts {
   std::int64_t n, count, rows;
@@ -86,7 +86,7 @@ void add(const float* sum, std::int64_t columns, float* y) {
   }
 }
 
-// Columns that are computed before they are rounded, few enough to stay in the CPU cache.
+// Number of columns that are computed before rounding, few enough to stay in the CPU cache.
 constexpr std::int64_t kBlockColumns = 1024;
 
 void begin_with(const float* bias, std::int64_t columns, float* y) {
@@ -108,7 +108,7 @@ void for_blocks(std::int64_t begin, std::int64_t end, std::int64_t wide, std::in
   }
 }
 
-// One row: one thread reads each part.
+// Multiplies one row; each part of the matrix is read by one thread.
 template <class Input>
 void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, const float* bias,
                   const kernels::RowsOut& to) {
@@ -127,8 +127,8 @@ void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, 
   });
 }
 
-// The product of several rows and a matrix, with sums in the same order, in blocks of columns that stay in the CPU
-// cache from row to row. The blocks do not affect a column's sum.
+// Multiplies several rows by a matrix, with sums in the same order, in blocks of columns that stay in the CPU cache
+// from row to row. The blocks do not affect a column's sum.
 template <class Input>
 class RowsProduct {
  public:
@@ -172,7 +172,7 @@ class RowsProduct {
   std::int64_t wide_ = 0;
 };
 
-// All blocks of all products in one parallel region.
+// Runs all blocks of all multiplications in one parallel region.
 template <class Input>
 void run_products(const std::vector<RowsProduct<Input>>& products) {
   std::int64_t all = 0;
@@ -220,7 +220,7 @@ struct WideBias {
   }
 };
 
-// Calls run(input) with the rows as the kernels for them read them.
+// Calls run(input) with the rows in the layout that their kernel reads.
 template <class Run>
 void with_input(const at::Tensor& rows, const Run& run) {
   const bool pairs = rows.scalar_type() == at::kBFloat16 && kernels::has_bfloat16_gemv();

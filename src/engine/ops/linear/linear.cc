@@ -85,7 +85,7 @@ FusedLinear::Arguments linear_backward_cpu(const FusedLinear::Backward& back) {
 
 const Registration kLinearOnCpu(linear_backends(),
                                 {{"products", at::kCPU, 0, float32_or_bfloat16}, never_refuses, run<FusedLinear>});
-// One call of the vendor's library computes product and bias.
+// torch computes multiplication and bias in one call of the vendor's library.
 const Registration kLinearOnCuda(linear_backends(),
                                  {{"torch", at::kCUDA, 0, any_type}, never_refuses, linear_reference});
 

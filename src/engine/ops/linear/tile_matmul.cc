@@ -11,24 +11,24 @@
 namespace headroom::ops {
 namespace {
 
-// A block of b, kDepth x kColumns, stays in the second-level cache while a thread multiplies its rows by it.
+// A block of b, kDepth x kColumns, stays in L2 while a thread multiplies its rows by it.
 constexpr std::int64_t kRows = 64, kColumns = 256, kDepth = 256;
 constexpr std::int64_t kLeastRows = 32;  // per task
 
-// The length of a row of floats as an odd number of cache lines, so that a column's lines spread over all sets of a
-// cache.
+// Returns a row length of an odd number of cache lines, so that a column's lines spread over all sets of a cache.
 std::int64_t spread(std::int64_t columns) {
   constexpr std::int64_t kLine = 16;
   return (ceil_div(columns, kLine) | 1) * kLine;
 }
 
-// A matrix that is contiguous along one axis, by rows or transposed.
+// A matrix that is contiguous along either axis.
 class Operand {
  public:
   explicit Operand(const at::Tensor& t)
       : data_(t.const_data_ptr<float>()), stride_(std::max(t.stride(0), t.stride(1))), transposed_(t.stride(1) != 1) {}
 
-  // Rows [i, i + rows) and columns [j, j + columns): in place, or copied into `block` if the matrix is transposed.
+  // Returns rows [i, i + rows) and columns [j, j + columns): in place, or copied into `block` if the matrix is
+  // transposed.
   kernels::Strided<const float> part(std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns,
                                      kernels::Buffer& block) const {
     if (!transposed_) {
@@ -40,7 +40,7 @@ class Operand {
     return {block.data(), to};
   }
 
-  // The same, for reading by columns: also copied if the lines of a column would share a few sets of a cache.
+  // The same for access by columns: also copied if the lines of a column would share a few sets of a cache.
   kernels::Strided<const float> part_by_columns(std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns,
                                                 kernels::Buffer& block) const {
     constexpr std::int64_t kSharing = 128;  // floats; rows of a multiple of this length share sets
@@ -67,7 +67,7 @@ struct Task {
   std::int64_t row, rows, column, columns;
 };
 
-// At least two tasks for each thread, if there are enough rows. As few row parts as that needs, because tasks of the
+// At least two tasks per thread if there are enough rows, but no more row parts than necessary, because tasks of the
 // same columns copy the same blocks of b.
 struct Grid {
   std::int64_t m, n, row_parts, column_parts, rows;

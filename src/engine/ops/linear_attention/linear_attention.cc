@@ -61,7 +61,7 @@ GroupedSums causal_chunk(const at::Tensor& q, const at::Tensor& k, const at::Ten
   return sums;
 }
 
-// `last`: also add the last chunk to the state.
+// With `last`, also adds the last chunk to the state.
 GroupedSums causal_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, LinearState& state, bool last) {
   const std::int64_t t = q.size(3), before = k.size(2) - t;
   if (before > 0) {
@@ -99,7 +99,7 @@ at::Tensor wide(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat);
 }
 
-// The CPU backend, over a differentiable operator `prefix_product`.
+// The CPU backend, built on a differentiable operator `prefix_product`.
 using kernels::Visible;
 
 struct PrefixProduct {
@@ -119,7 +119,7 @@ struct PrefixProduct {
   using Backward = GradAndInputs<Arguments>;
   static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
 
-  // Every gradient is a prefix product again, those of b and c with the visibility transposed.
+  // Every gradient is a prefix product again; the gradients of b and c have the visibility transposed.
   static Arguments gradients(const Backward& back) {
     const auto& [a, b, c, seen, half] = back.in;
     const auto visible = static_cast<Visible>(seen);
@@ -164,9 +164,9 @@ Single prefix_product_meta(const PrefixProduct::Arguments& in) {
                            in.a.options().dtype(at::kFloat))};
 }
 
-// y [B, H, T, m], y_i = sum over visible j of (a_i . b_j) c_j, in float32; a [B, H, T, n], b [B, H or G, S, n], c [B, H
-// or G, S, m]. `causal`: j <= S - T + i, else all j. If c is bfloat16 and the CPU multiplies bfloat16 faster, operands
-// are rounded to bfloat16.
+// Returns y [B, H, T, m], y_i = sum over visible j of (a_i . b_j) c_j, in float32; a [B, H, T, n], b [B, H or G, S, n],
+// c [B, H or G, S, m]. `causal`: j <= S - T + i, else all j. If c is bfloat16 and the CPU multiplies bfloat16 faster,
+// operands are rounded to bfloat16.
 at::Tensor prefix_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, bool causal) {
   const Visible visible = causal ? Visible::earlier : Visible::all;
   return call<PrefixProduct>({a, b, c, static_cast<std::int64_t>(visible), c.scalar_type() == at::kBFloat16}).result;
@@ -210,7 +210,7 @@ void check(const LinearAttentionInputs& in) {
   }
 }
 
-// The state must have both sums or neither.
+// The state must hold both sums or neither.
 void check_state(const LinearState& state, const at::Tensor& k, const at::Tensor& v) {
   if (!state.kv.defined() && !state.k.defined()) {
     return;
@@ -247,7 +247,7 @@ at::Tensor linear_attention_call(const Call<LinearAttentionArguments>& c) {
   return linear_attention(c.in, implementation_named(c.implementation));
 }
 
-// The arguments with a state, which is returned advanced past the keys.
+// Arguments with a state; the result includes the state after these keys.
 struct LinearAttentionStep {
   LinearAttentionArguments in;
   OptionalTensor kv, k;  // LinearState

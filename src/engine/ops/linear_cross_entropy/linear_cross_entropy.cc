@@ -16,8 +16,8 @@
 namespace headroom::ops {
 namespace {
 
-// The forward pass computes the gradients, up to the incoming gradient as a factor, together with each block of logits,
-// which is discarded before the next block. The backward pass only multiplies.
+// The forward pass computes the gradients for an incoming gradient of 1 together with each block of logits, which is
+// discarded before the next block. The backward pass only multiplies by the incoming gradient.
 struct FusedLinearCrossEntropy {
   static constexpr const char* kName = "linear_cross_entropy_fused";
   struct Arguments {
@@ -32,7 +32,7 @@ struct FusedLinearCrossEntropy {
     }
   };
   struct Results {
-    at::Tensor loss, d_x, d_w, d_b;  // gradients without the incoming gradient; empty if not computed
+    at::Tensor loss, d_x, d_w, d_b;  // gradients for an incoming gradient of 1; empty if not computed
     template <class V>
     void visit(V& v) {
       v("loss", loss, "d_x", d_x, "d_w", d_w, "d_b", d_b);
@@ -49,7 +49,7 @@ struct FusedLinearCrossEntropy {
   static Backward save(const Arguments& in, const Results& out) {
     return {{}, out.d_x, out.d_w, in.b ? OptionalTensor(out.d_b) : std::nullopt};
   }
-  // The backward pass on any device.
+  // The backward pass, on any device.
   static Arguments scaled(const Backward& back) {
     const auto scale = [&](const at::Tensor& d) { return d * back.grad.to(d.scalar_type()); };
     return {scale(back.d_x), scale(back.d_w), {}, back.d_b ? OptionalTensor(scale(*back.d_b)) : std::nullopt, true};
@@ -67,7 +67,7 @@ at::ScalarType loss_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// Rows of a block of logits [rows, V]: on a CPU a block stays in the cache, on other devices it keeps all cores busy.
+// Rows of a block of logits [rows, V]: on a CPU a block fits in the cache, on other devices it keeps all cores busy.
 std::int64_t rows_in_block(std::int64_t vocabulary, bool on_cpu) {
   const std::int64_t logits = std::int64_t{1} << (on_cpu ? 24 : 27);
   return std::clamp<std::int64_t>(logits / std::max<std::int64_t>(vocabulary, 1), 64, on_cpu ? 1024 : 8192);
@@ -97,8 +97,8 @@ struct BlockOfLogits {
   at::Tensor gradient;  // [rows, V]; undefined if not wanted
 };
 
-// A block of rows of x in torch's operators, which read and write the logits as few times as possible. The gradient is
-// that of the sum of the losses, in the dtype of x.
+// Computes a block of rows of x with torch operators that read and write the logits as few times as possible. The
+// gradient belongs to the sum of the losses and has x's dtype.
 BlockOfLogits block_by_torch(const CrossEntropyInputs& in, const at::Tensor& x, const at::Tensor& target) {
   const at::Tensor ignored = target.lt(0).unsqueeze(1), column = target.clamp_min(0).unsqueeze(1);
   const OptionalTensor bias = in.b ? OptionalTensor(in.b->to(x.scalar_type())) : std::nullopt;
@@ -113,7 +113,7 @@ BlockOfLogits block_by_torch(const CrossEntropyInputs& in, const at::Tensor& x, 
   return block;
 }
 
-// Whether the kernel for rows on the CPU computes the losses, with float32 logits.
+// Whether the row kernel computes the losses on the CPU, from float32 logits.
 bool by_rows_kernel(const at::Tensor& x) {
   return x.is_cpu() && loss_type(x) == at::kFloat;
 }
@@ -147,7 +147,7 @@ void for_blocks_of_logits(const CrossEntropyInputs& in, double weight, const Use
   }
 }
 
-// The gradients are those of the mean over `counted` targets. The kernel divides at once; the other way divides at the
+// Gradients of the mean over `counted` targets. The kernel divides at once; the path without the kernel divides at the
 // end, to avoid synchronising with the host.
 FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntropy::Arguments& in) {
   const at::Tensor &x = in.x, bias = in.b.value_or(at::Tensor());

@@ -22,7 +22,7 @@ double sum_of(const std::vector<double>& squares) {
   return sum;
 }
 
-// For devices other than the CPU: one operator for all norms, and one synchronisation.
+// For devices other than the CPU: one operator call for all norms, and one synchronisation.
 double norm_of_norms(const std::vector<at::Tensor>& gradients) {
   std::vector<at::Tensor> given;
   for (const at::Tensor& gradient : gradients) {
@@ -62,7 +62,7 @@ void fused_step(const AdamWStep& s) {
                     o.epsilon, /*amsgrad=*/false, /*maximize=*/false, inverse_scale);
 }
 
-// a and b have one shape. The stride of an axis of size 1 does not matter.
+// a and b must have the same shape. The stride of an axis of size 1 does not matter.
 bool same_strides(const at::Tensor& a, const at::Tensor& b) {
   for (std::int64_t axis = 0; axis < a.dim(); ++axis) {
     if (a.size(axis) > 1 && a.stride(axis) != b.stride(axis)) {
@@ -93,7 +93,7 @@ Backends<AdamWStep, void>& adamw_backends() {
   return all;
 }
 
-// Not in float64: torch computes the factors in float32.
+// Excludes float64: torch computes the factors in float32.
 const Registration kAdamWOnCpu(adamw_backends(),
                                {{"torch", at::kCPU, 0, all_but_float64}, fused_step_refusal, fused_step});
 const Registration kAdamWOnCuda(adamw_backends(),
@@ -156,7 +156,7 @@ double global_norm(const std::vector<at::Tensor>& gradients) {
   return std::sqrt(sum_of(square_sums(gradients)));
 }
 
-// One thread sums a block in one go, so that the order of summation does not depend on the number of threads.
+// Each block is summed by one thread, so that the order of summation does not depend on the number of threads.
 std::vector<double> square_blocks(const at::Tensor& gradient) {
   const at::NoGradGuard no_grad;
   const at::Tensor flat = gradient.reshape({-1});

@@ -19,7 +19,7 @@ constexpr int kIterations = 5;
 constexpr double kSmallestNorm = 1e-7;     // lower bound of the norm that a matrix is divided by
 constexpr double kUsualAdamWUpdate = 0.2;  // root mean square of AdamW's updates, in units of the learning rate
 
-// One matrix at a time, in the matrices' dtype.
+// Processes one matrix at a time, in the matrices' dtype.
 at::Tensor reference_orthogonal(const at::Tensor& matrices) {
   std::vector<at::Tensor> all;
   for (const at::Tensor& matrix : matrices.unbind(0)) {
