@@ -17,51 +17,10 @@
 namespace headroom::cost {
 namespace paper_test {
 
-// Computed by hand from the formulas; the SwitchHead draft's Tables 2, 3 and 5 print them rounded.
-const std::map<std::string, std::pair<std::int64_t, std::int64_t>> kExact = {
-    {"Transformer-XL 47M H=10", {453'427'200, 3'461'120}},
-    {"Transformer-XL 47M H=2", {453'427'200, 1'363'968}},
-    {"SwitchHead 47M H=2 k=2", {170'364'928, 762'880}},
-    {"SwitchHead 47M H=2 k=3", {202'506'240, 762'880}},
-    {"MoA 47M n=2", {140'097'536, 709'632}},
-    {"MoA 47M n=4", {223'451'136, 1'324'032}},
-    {"MoA 47M n=6", {306'804'736, 1'938'432}},
-    {"MoA 47M n=8", {390'158'336, 2'552'832}},
-    {"Transformer-XL 262M H=16", {5'368'709'120, 20'971'520}},
-    {"Transformer-XL 262M H=2", {5'368'709'120, 6'291'456}},
-    {"SwitchHead 262M H=2 E=8 k=4", {1'955'627'008, 2'924'544}},
-    {"SwitchHead 262M H=4 E=4 k=2", {2'358'116'352, 5'578'752}},
-    {"MoA 262M n=2", {1'065'648'128, 2'703'360}},
-    {"MoA 262M n=4", {1'669'922'816, 5'095'424}},
-    {"MoA 262M n=8", {2'878'472'192, 9'879'552}},
-    {"MoA 262M n=12", {4'087'021'568, 14'663'680}},
-    {"Transformer-XL Enwik8 41M H=8", {1'610'612'736, 10'485'760}},
-    {"Transformer-XL Enwik8 41M H=2", {1'610'612'736, 4'194'304}},
-    {"SwitchHead Enwik8 41M H=2", {709'296'128, 2'793'472}},
-    {"Transformer RoPE 45M H=10", {560'906'240, 6'082'560}},
-    {"Transformer RoPE 45M H=2", {560'906'240, 1'888'256}},
-    {"SwitchHead RoPE 45M H=2", {285'618'176, 1'315'840}},
-    {"Transformer RoPE 244M H=16", {6'442'450'944, 37'748'736}},
-    {"Transformer RoPE 244M H=2", {6'442'450'944, 8'388'608}},
-    {"SwitchHead RoPE 243M H=4 (C=2)", {4'212'719'616, 18'432'000}},
-};
-
 class Paper : public ::testing::Test {
  protected:
   void SetUp() override { setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1); }
 };
-
-TEST_F(Paper, EverySwitchHeadFigureIsReproducedExactly) {
-  const std::vector<PaperFigure> figures = paper_figures("switchhead");
-  ASSERT_EQ(figures.size(), 2 * kExact.size());
-  for (const PaperFigure& figure : figures) {
-    ASSERT_TRUE(kExact.contains(figure.row)) << figure.row;
-    const auto& [macs, memory] = kExact.at(figure.row);
-    EXPECT_EQ(std::get<std::int64_t>(figure.computed), figure.quantity == "attention_macs" ? macs : memory)
-        << figure.row;
-    EXPECT_TRUE(figure.agrees) << figure.row << " is not " << figure.printed;
-  }
-}
 
 TEST_F(Paper, SwitchHeadRowsNameWhatTheEquationsGive) {
   const auto remark = [](std::string_view row) {
@@ -90,14 +49,14 @@ TEST_F(Paper, LargeRotarySwitchHeadIsPrintedWithItsMemory) {
 
 // The printed figures that our counts do not reproduce, each with its reason.
 const std::map<std::string, std::vector<std::string>> kDisagree = {
+    {"switchhead", {}},
     {"moa", {"En-De (D) 8k32e128d parameters", "En-De (E) 8k32e256d macs", "Admin 60L-12L macs"}},
     {"dcmha", {"Table 8: ViT-M/16 relative_size"}},
     {"mgk", {"MGK, H/2 heads, N^2H(3D-0.5) + NHD(4Dx+HD-4), N=256 Dx=128 D=16 H=8 operations"}},
 };
 
 TEST_F(Paper, EveryDerivableFigureAgreesOrSaysWhyNot) {
-  const std::map<std::string, std::pair<int, int>> counts = {{"moa", {0, 0}}, {"dcmha", {0, 0}}, {"mgk", {0, 0}}};
-  for (const auto& [paper, unused] : counts) {
+  for (const auto& [paper, expected] : kDisagree) {
     std::vector<std::string> disagree;
     for (const PaperFigure& figure : paper_figures(paper)) {
       EXPECT_FALSE(figure.printed.empty()) << figure.row;
@@ -108,7 +67,7 @@ TEST_F(Paper, EveryDerivableFigureAgreesOrSaysWhyNot) {
         disagree.push_back(figure.row + " " + figure.quantity);
       }
     }
-    EXPECT_EQ(disagree, kDisagree.at(paper)) << paper;
+    EXPECT_EQ(disagree, expected) << paper;
   }
   EXPECT_THROW(paper_figures("attention"), UserError);
 }
