@@ -1,4 +1,4 @@
-"""A plain PyTorch GPT whose attention is replaced by SwitchHead; lines marked with + are all that changes.
+"""Replaces the attention of a plain PyTorch GPT with SwitchHead; only the lines marked with + change.
 
     python examples/nanogpt_swap.py            # trains both for 200 steps on this file's text
 """

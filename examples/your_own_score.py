@@ -1,4 +1,5 @@
-"""A new attention score in plain tensor operations, with the engine's expert projections and head composition.
+"""Implements a new attention score in plain tensor operations, with the engine's expert projections and head
+composition.
 
 The score is the cosine of query and key with a learned temperature (the line marked "the score"). Values and outputs come
 from banks of experts, and heads are composed after the softmax by a static map.
@@ -24,7 +25,7 @@ class CosineAttention(nn.Module):
         self.mix = nn.Parameter(torch.randn(1, n_heads, n_heads) * 0.1)
 
     def experts(self, rows):
-        """The routed experts of each token and head, and their gates, [N, H, K]."""
+        """Returns the routed experts of each token and head, and their gates, both [N, H, K]."""
         scores = hf.linear(rows, self.select).unflatten(1, (self.n_heads, -1))
         gate, index = scores.topk(self.top_k)
         first = torch.arange(self.n_heads).view(1, -1, 1) * scores.shape[2]  # a head's first expert in the bank
@@ -45,7 +46,7 @@ class CosineAttention(nn.Module):
 
 
 class CosineByTheEngine(CosineAttention):
-    """The same with the fused operator: a cosine is a dot product of unit vectors."""
+    """Computes the same score with the fused operator: a cosine is a dot product of unit vectors."""
 
     def forward(self, x):
         b, t, d = x.shape

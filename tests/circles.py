@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Fails if folders of a room, or its files outside these folders, include each other in a circle.
+"""Fails if folders of a room, or files beside these folders, include each other in a circle.
 
 usage: circles.py REPOSITORY
 
-On each level of src, a subfolder is a node, and so is a file beside it (x.h apart from x.cc, which nobody includes)."""
+At each level of src, every subfolder and every file is a node. x.h and x.cc are separate nodes."""
 import pathlib
 import re
 import sys
 
 
 def included(file, root):
-    """The files of the repository that the file includes."""
+    """Returns the files of the repository that the file includes."""
     for name in re.findall(r'^#include "([^"]+)"', file.read_text(), re.M):
         for candidate in (file.parent / name, root / "src" / name):
             if candidate.exists():
@@ -18,7 +18,7 @@ def included(file, root):
 
 
 def circles(edges):
-    """The sets of nodes that reach each other."""
+    """Returns the sets of nodes that reach each other."""
     def reached(start):
         found, todo = set(), [start]
         while todo:
@@ -32,7 +32,7 @@ def circles(edges):
 
 
 root = pathlib.Path(sys.argv[1]).resolve()
-levels = {}  # by folder: its nodes' edges
+levels = {}  # folder -> node -> included nodes
 for source in (root / "src").rglob("*.[hc]*"):
     for target in included(source, root):
         common = next(folder for folder in source.parents if folder in target.parents)

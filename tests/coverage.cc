@@ -7,12 +7,12 @@
 namespace {
 
 constexpr std::size_t kEdges = std::size_t{1} << 16;
-constinit std::array<std::uint8_t, kEdges> taken{};  // number of times, by a hash of the edge
+constinit std::array<std::uint8_t, kEdges> taken{};  // times that each edge was taken, at the edge's hash
 constinit std::uint64_t before = 0;
 
 }  // namespace
 
-// The compiler inserts a call at the start of every block. A race between threads may lose a count, which does no harm.
+// The compiler inserts a call at the start of every basic block. A data race may lose a count, which does no harm.
 extern "C" void __sanitizer_cov_trace_pc() {
   const std::uint64_t here =
       (reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)) * 0x9e3779b97f4a7c15U) >> 48U;

@@ -1,4 +1,4 @@
-// Edge coverage of code that was compiled with -fsanitize-coverage=trace-pc; elsewhere nothing is recorded.
+// Edge coverage of code compiled with -fsanitize-coverage=trace-pc. Without that option nothing is recorded.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,9 @@ class Coverage {
  public:
   Coverage();
   void clear();
-  // Returns whether, since clear(), an edge was taken for the first time ever, or more often than ever (by powers of
-  // two).
+  // Returns whether, since clear(), an edge was taken for the first time, or its count reached a new power of two.
   bool is_new();
-  std::size_t size() const;  // edges seen
+  std::size_t size() const;  // number of distinct edges taken so far
 
  private:
   std::vector<std::uint8_t> most_;

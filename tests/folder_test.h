@@ -1,4 +1,4 @@
-// Shared by tests of readers: a temporary folder, and expected errors.
+// Test fixture with a temporary folder, and helpers that return the message of an expected error.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,7 +32,6 @@ std::string user_error_of(Action&& action) {
   return {};
 }
 
-// A test with a temporary folder.
 class FolderTest : public ::testing::Test {
  protected:
   FolderTest() {

@@ -1,9 +1,9 @@
-// Feeds damaged files to readers: good inputs are mutated with fixed seeds, and a reader must either accept the result
-// or refuse it with an Error. Under the sanitizers, any other error ends the test, and an input that reaches new code
-// is mutated further (coverage.h).
+// Feeds damaged files to readers. Good inputs are mutated with fixed seeds, and a reader must either accept the result
+// or throw an Error. Under the sanitizers, any other error ends the test, and an input that reaches new code is mutated
+// further (coverage.h).
 //
-// A test makes a few thousand rounds. With HEADROOM_FUZZ_SECONDS=3600, the tests of each reader run for that long. An
-// input that made a reader fail is left in the current folder, under a name that the test prints;
+// A test runs a few thousand rounds. With HEADROOM_FUZZ_SECONDS=3600, the tests of each reader run for that long. An
+// input that makes a reader fail stays in the current folder, under a name that the test prints;
 // HEADROOM_FUZZ_INPUT=FILE tests only that input.
 #pragma once
 
@@ -32,11 +32,11 @@
 namespace headroom::fuzz {
 
 constexpr std::size_t kLongest = std::size_t{1} << 16;
-constexpr std::size_t kMostInputs = 4096;  // to mutate
+constexpr std::size_t kMostInputs = 4096;  // limit on the inputs to mutate
 
 struct Material {
   std::vector<std::string> good;        // inputs that a reader accepts
-  std::vector<std::string> dictionary;  // fragments of its format
+  std::vector<std::string> dictionary;  // fragments of the file format
 };
 
 class Mutator {
@@ -105,7 +105,7 @@ class Mutator {
     }
   }
 
-  // Replaces the next number after `at` by another one.
+  // Replaces the next number after `at` with another one.
   void change_number(std::string& input, std::size_t at) {
     constexpr const char* kNumbers[] = {
         "0",     "1",   "-1", "255", "65536", "2147483648", "9223372036854775807", "18446744073709551616",
@@ -122,7 +122,7 @@ class Mutator {
   Random random_;
 };
 
-// The current input of a reader, stored where it is found if a sanitizer ends the process.
+// The current input, stored in a file that remains if a sanitizer ends the process.
 class Trial {
  public:
   explicit Trial(const std::string& input) {
@@ -157,7 +157,7 @@ class Trial {
   }
 };
 
-// Feeds inputs to a reader, one after another.
+// Feeds a sequence of inputs to a reader.
 template <class Read>
 class Campaign {
  public:
@@ -207,7 +207,7 @@ class Campaign {
 };
 
 // Calls read(const std::string&) with `rounds` mutated inputs. The good inputs themselves must be accepted. `campaigns`
-// is the number of calls that test the same reader and share its time.
+// is the number of calls that test the same reader and share its time budget.
 template <class Read>
 void against(const Material& material, std::uint64_t rounds, Read&& read, std::int64_t campaigns = 1) {
   if (const char* file = std::getenv("HEADROOM_FUZZ_INPUT")) {

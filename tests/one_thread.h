@@ -1,4 +1,4 @@
-// For tests of tiny tensors, where several threads would only wait for each other.
+// Runs tests of tiny tensors on one thread; several threads would mostly wait for each other.
 #pragma once
 
 #include <ATen/Parallel.h>

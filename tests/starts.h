@@ -31,14 +31,14 @@ inline Start normal(double deviation) {
 inline Start truncated(double deviation) {
   return {Law::truncated, deviation};
 }
-// Between -bound and bound.
+// Returns the uniform law between -bound and bound.
 inline Start uniform(double bound) {
   return {Law::uniform, bound / std::sqrt(3.0)};
 }
 
-// Expects that `value` may be a sample of `start`. The standard error of the mean of n values is sd / sqrt(n), that of
-// their deviation at most sd / sqrt(2n) (normal; less for laws with lighter tails). Allows five standard errors, and
-// requires enough values to tell the laws apart.
+// Expects that `value` can be a sample of `start`. The standard error of the mean of n values is sd / sqrt(n). The
+// standard error of their deviation is at most sd / sqrt(2n), reached by the normal law. The limit is five standard
+// errors, and there must be enough values to tell the laws apart.
 inline void expect_start(const std::string& name, const at::Tensor& value, const Start& start) {
   const at::Tensor x = value.detach().to(at::kDouble);
   const double largest = x.abs().max().item<double>(), n = static_cast<double>(x.numel());
@@ -49,8 +49,8 @@ inline void expect_start(const std::string& name, const at::Tensor& value, const
   ASSERT_GE(n, 250) << name << ": too few numbers to measure";
   EXPECT_NEAR(x.std().item<double>() / start.value, 1.0, 5.0 / std::sqrt(2.0 * n)) << name;
   EXPECT_LE(std::abs(x.mean().item<double>()) / start.value, 5.0 / std::sqrt(n)) << name;
-  // The bound of the values: for the truncated law, two deviations, stretched by 1 / 0.8796 to restore the deviation;
-  // for the uniform law, sqrt(3) deviations. Enough values are drawn for the largest to come close to it.
+  // The truncated law ends at two deviations, stretched by 1 / 0.8796 to restore the deviation; the uniform law ends at
+  // sqrt(3) deviations. There are enough values for the largest to come close to the end.
   constexpr double kStretched = 2.0 / 0.8796;
   switch (start.law) {
     case Law::truncated:
@@ -66,8 +66,8 @@ inline void expect_start(const std::string& name, const at::Tensor& value, const
   }
 }
 
-// Expects that the table has exactly the parameters and buffers whose names begin with `prefix`, and that each is
-// initialised as the table says.
+// Expects that the table lists exactly the parameters and buffers whose names begin with `prefix`, and that each is
+// initialised as listed.
 inline void expect_starts(const nn::Parameters& parameters, const Starts& expected, const std::string& what,
                           const std::string& prefix = "") {
   std::size_t found = 0;

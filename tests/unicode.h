@@ -1,4 +1,4 @@
-// Unicode text for tests: one character, and characters at random.
+// Writes UTF-8 characters for tests, independently of headroom/core/utf8.h, which is tested against them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 
 namespace headroom {
 
-// Written out here, so that headroom/core/utf8.h is tested against something else.
 inline void append_character(std::string& text, std::uint32_t code) {
   const auto tail = [&](int shift) { text += static_cast<char>(0x80 | ((code >> shift) & 0x3f)); };
   if (code < 0x80) {
@@ -28,7 +27,7 @@ inline void append_character(std::string& text, std::uint32_t code) {
   }
 }
 
-// Any characters but NUL and surrogates, from all ranges alike.
+// Returns random characters from all ranges, without NUL and surrogates.
 inline std::string random_unicode(Random& random, std::size_t characters) {
   std::string text;
   for (std::size_t i = 0; i < characters; ++i) {

@@ -1,4 +1,4 @@
-// Fused causal attention in a PyTorch program, compared with its definition in plain tensor operations.
+// Runs fused causal attention in a PyTorch program and compares it with its definition in plain tensor operations.
 #include <headroom/ops/attention.h>
 
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <limits>
 
 int main() {
-  // [batch, heads, tokens, d_head]; two query heads share each key and value.
+  // The shape is [batch, heads, tokens, d_head]; two query heads share each key and value head.
   const at::Tensor q = at::randn({2, 8, 200, 32}).requires_grad_(true), k = at::randn({2, 4, 200, 32}),
                    v = at::randn({2, 4, 200, 32});
   const double scale = 1.0 / std::sqrt(32.0);

@@ -1,7 +1,7 @@
-"""Training, evaluation and generation against recorded bits, to catch unintended changes of results.
+"""Compares training, evaluation and generation with recorded bits, to catch unintended changes of results.
 
-recorded.json holds the results of every recipe below on one thread, a section for each kind of CPU. A commit that
-intentionally changes bits records them again in the same commit: `HEADROOM_RECORD_BITS=1 ./run.sh test -R recorded_bits`.
+recorded.json holds the results of every recipe below on one thread, with a section for each kind of CPU. A commit
+that intentionally changes bits records them again: `HEADROOM_RECORD_BITS=1 ./run.sh test -R recorded_bits`.
 Recording changed values removes the sections of other kinds of CPU, which are then out of date.
 """
 
@@ -165,16 +165,16 @@ RECIPES = {
         "data.mixup=0.2", "data.augment_crop=0.5", "train.accumulate=2"],
 }
 
-# How a recipe is computed.
+# Each recipe is trained with each of these settings.
 WAYS = {"fp32": ["train.precision=fp32"], "bf16": ["train.precision=bf16"],
         "reference": ["train.precision=fp32", "train.implementation=reference"]}
 
-# Values that no recipe uses: too slow for a test, or equivalent to another choice.
+# No recipe uses these values: they are too slow for a test, or equivalent to another value.
 LEFT_OUT = {"data.synthetic": {"lookup", "copying", "induction", "needles", "parity", "permutations"},
             "data.generator": {"listops_long"}, "train.precision": {"auto"}, "train.implementation": {"fused"},
             "model.head_activation": {"gelu", "gelu_tanh", "silu"}}
 
-# Variables with these prefixes can change how the same CPU computes; programs run without them.
+# Variables with these prefixes can change results on the same CPU, so the programs run without them.
 PREFIXES = ("HEADROOM_", "ATEN_", "ONEDNN_", "DNNL_", "MKL_", "OMP_", "KMP_", "TORCH", "PYTORCH")
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(PREFIXES)}
 
@@ -188,7 +188,7 @@ def run(*arguments, folder):
 
 
 def write_data(folder):
-    """Texts, translation pairs, a table and images, the same under every version of Python."""
+    """Writes texts, translation pairs, a table and images, which are the same with every version of Python."""
     draw = random.Random(1).random  # the only method whose sequence Python guarantees
     syllables = ["ka", "lo", "mi", "re", "tu", "sho", "ne"]
 
@@ -215,14 +215,14 @@ def write_data(folder):
 
 
 def figures(document, prefix):
-    """The results that do not depend on time or paths."""
+    """Returns the results that do not depend on time or paths."""
     kept = ("parameters_sha256", "loss", "perplexity", "bits", "accuracy", "bleu", "chrf", "tokens", "text", "balance")
     return {f"{prefix} {key}": value for key, value in document.items()
             if any(word in key for word in kept) and "second" not in key and not isinstance(value, dict)}
 
 
 def measure(name, settings, way, folder):
-    """Trains a recipe and evaluates the trained model."""
+    """Trains a recipe, evaluates the trained model and returns the results."""
     out = f"{name}-{way}"
     sets = [argument for setting in settings + WAYS[way] for argument in ("--set", setting)]
     values = figures(run("train", "base.toml", "--out", out, "--quiet", *sets, folder=folder), "train:")
@@ -236,7 +236,7 @@ def measure(name, settings, way, folder):
 
 
 def generations(names, way, folder):
-    """Greedy continuations from a server of these models: the text and a hash of the log-probabilities."""
+    """Returns greedy continuations from a server of these models: each text, and a hash of its log-probabilities."""
     runs = [folder / f"{name}-{way}" for name in names]
     found = {}
     environment = {**ENVIRONMENT, "HEADROOM_CACHE": str(folder / "cache")}
@@ -251,7 +251,7 @@ def generations(names, way, folder):
 
 
 def cpu_vendor():
-    """The CPU's vendor, by which oneDNN and MKL choose their kernels."""
+    """Returns the CPU's vendor, by which oneDNN and MKL choose their kernels."""
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("vendor_id"):
             return line.split(":")[1].strip()
@@ -260,13 +260,13 @@ def cpu_vendor():
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
-    """The output of `headroom doctor`."""
+    """Returns the output of `headroom doctor`."""
     return run("doctor", folder=tmp_path_factory.mktemp("doctor"))
 
 
 @pytest.fixture(scope="module")
 def kind(machine):
-    """Everything that bits depend on: vendor, instruction sets, torch and compiler."""
+    """Returns everything that bits depend on: vendor, instruction sets, torch and compiler."""
     return ", ".join([cpu_vendor(), *machine["cpu_features"], f"vectors {machine['vectors']}",
                       f"tile products {machine['tile_products']}", f"torch {machine['torch']}", machine["compiler"]])
 
@@ -282,7 +282,7 @@ def recorded(kind):
 
 @pytest.fixture(scope="module")
 def measured(recorded, kind, machine, tmp_path_factory):
-    """The results of every recipe, computed in every way."""
+    """Returns the results of every recipe with each of WAYS."""
     folder = tmp_path_factory.mktemp("bits")
     write_data(folder)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -299,7 +299,7 @@ def measured(recorded, kind, machine, tmp_path_factory):
 
 
 def record(recorded, kind, cpu, values):
-    """Replaces this kind's section; others stay only if they are not out of date."""
+    """Replaces the section of this kind of CPU, and removes other sections that are out of date."""
     changed = kind in recorded and recorded[kind]["values"] != values
     for other in [*recorded]:
         if changed or recorded[other]["values"].keys() != values.keys():
@@ -323,7 +323,7 @@ def test_bits_are_as_recorded(name, recorded, kind, machine, measured):
 def test_every_choice_of_a_config_is_in_a_recipe():
     done = subprocess.run([train_runs.program(), "train", "--help-config"], env=ENVIRONMENT, capture_output=True, text=True)
     settings = [setting for name in RECIPES for setting in RECIPES[name]] + [s for way in WAYS.values() for s in way]
-    used = {"tokenizer.kind=bytes", *(setting.replace('"', "") for setting in settings)}  # bytes: BASE's
+    used = {"tokenizer.kind=bytes", *(setting.replace('"', "") for setting in settings)}  # bytes: BASE
     missing = []
     for table, fields in re.findall(r"^\[([\w.]+)\][^\n]*\n(.*?)(?=^\[|\Z)", done.stdout, re.M | re.S):
         for key, default, about in re.findall(r'^  (\w+) = "(\w*)"(.*?)(?=^  \w|\Z)', fields, re.M | re.S):

@@ -1,4 +1,4 @@
-// docs/papers.md: its keys, recipes and files exist. tests/end_to_end/test_papers.py runs its commands.
+// Checks that the keys, recipes and files in docs/papers.md exist. tests/end_to_end/test_papers.py runs its commands.
 #include "cli/front/papers.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class PapersPage : public testing::Test {
     recipes_ = config::list_recipes();
   }
 
-  // Whether a word that looks like the name of a recipe is one.
+  // Expects that a word that looks like a recipe's name is the name of a recipe.
   void expect_recipe(const std::string& word, const std::string& line) const {
     if (std::regex_match(word, std::regex("(switchhead|moa|dcmha|mgk|small|demo|zoo|scale)/[a-z0-9_]+"))) {
       EXPECT_TRUE(std::ranges::any_of(recipes_, [&](const Recipe& r) { return r.name == word; }))
@@ -52,7 +52,7 @@ class PapersPage : public testing::Test {
 TEST_F(PapersPage, EveryRecipeNamesItsRow) {
   for (const Recipe& listed : recipes_) {
     EXPECT_FALSE(listed.paper.empty() || listed.about.empty()) << listed.name << " lacks paper or about";
-    // demo, zoo and small are not from papers; neighbours are one size of each paper.
+    // demo, zoo, small and scale are not from papers; neighbours has one size from each paper.
     const bool of_a_table = !listed.name.starts_with("demo/") && !listed.name.starts_with("zoo/") &&
                             !listed.name.starts_with("small/") && !listed.name.starts_with("scale/") &&
                             !listed.name.starts_with("neighbours/");
@@ -103,7 +103,7 @@ TEST_F(PapersPage, HasEveryTableAndFigure) {
   EXPECT_THROW(papers_named("attention"), UserError);
 }
 
-// "3, Figure 2" as {"Table 3", "Figure 2"}.
+// Splits "3, Figure 2" into {"Table 3", "Figure 2"}.
 std::vector<std::string> items_named(const std::string& tables) {
   std::vector<std::string> items;
   std::istringstream stream(tables);

@@ -29,7 +29,7 @@ Result run_program(std::vector<const char*> arguments) {
       .status = status, .error = testing::internal::GetCapturedStderr(), .out = testing::internal::GetCapturedStdout()};
 }
 
-// The sentences are in tests/end_to_end/messages.
+// tests/end_to_end/messages holds the complete sentences.
 TEST(UserErrors, NameTheCommandWhatIsWrongAndTheNearestName) {
   const std::vector<std::pair<std::vector<const char*>, std::vector<std::string>>> cases = {
       {{}, {"(headroom --help)"}},
@@ -70,7 +70,7 @@ TEST(Help, WrapsLongDescriptionsUnderTheirColumn) {
     std::istringstream lines(run_program(arguments).out);
     bool example = false;
     for (std::string line; std::getline(lines, line);) {
-      example = example || line == "Example:";  // stays one line, to be copied
+      example = example || line == "Example:";  // not wrapped, so that it can be copied
       EXPECT_TRUE(example || line.size() <= 80) << line;
     }
   }

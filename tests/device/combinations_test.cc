@@ -1,4 +1,4 @@
-// Every legal combination of attention parts on the device, forward and backward, against the CPU.
+// Compares every legal combination of attention parts on the device with the CPU, forward and backward.
 #include "engine/nn/combinations.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace headroom::device {
 namespace combinations_test {
 
-// The same parameters on another device or of another dtype.
+// Returns copies of the layer's parameters with another device or dtype.
 nn::ParameterSource moved(const nn::Layer& layer, const at::TensorOptions& where) {
   std::vector<at::Tensor> all;
   for (const nn::Parameter& p : layer.parameters.in_creation_order()) {
@@ -19,7 +19,7 @@ nn::ParameterSource moved(const nn::Layer& layer, const at::TensorOptions& where
   return nn::ParameterSource(std::move(all));
 }
 
-// The gradients of x and all parameters, and the output for the last tokens of x, as many as `gradient` has; all on the
+// Returns the gradients of x and of all parameters, then the output for the last gradient.size(1) tokens, all on the
 // CPU in float64.
 std::vector<at::Tensor> results(const nn::Layer& layer, const at::Tensor& x, const at::Tensor& gradient) {
   const at::TensorOptions where = layer.parameters.all()[0].tensor.options().requires_grad(false);
@@ -51,7 +51,7 @@ void expect_the_cpus(const config::ModelOptions& model, const std::string& name)
   for (const at::Tensor& t : expected) {
     scale = std::max(scale, largest(t));
   }
-  // Roundings of 2^-53 and 2^-24, magnified by exp() of scores up to 50.
+  // The limits cover rounding errors of 2^-53 and 2^-24, magnified by exp() of scores up to 50.
   for (const auto& [type, limit] : {std::pair{at::kDouble, 1e-12}, {at::kFloat, 5e-4}}) {
     const nn::Layer there(model.attention, nn::place_in(model), moved(here, at::TensorOptions(at::kCUDA).dtype(type)));
     const std::vector<at::Tensor> got = results(there, x, gradient);

@@ -1,4 +1,4 @@
-// Golden cases and operator benchmarks on the device.
+// Runs golden cases and operator benchmarks on the device.
 #include <gtest/gtest.h>
 
 #include "golden/golden.h"
@@ -21,7 +21,7 @@ TEST_P(GoldenCases, AllPass) {
   }
 }
 
-// Cases that are fused on the CPU only are reported as missing, not as failed.
+// Cases that are only fused on the CPU are counted as missing, not as failed.
 TEST(Golden, CasesWithoutAFusedBackendAreCounted) {
   const auto outcomes = golden::run_cases({kCases}, {.implementation = Implementation::fused, .device = at::kCUDA});
   const Json all = golden::outcomes_json(outcomes);
@@ -32,8 +32,6 @@ TEST(Golden, CasesWithoutAFusedBackendAreCounted) {
 
 INSTANTIATE_TEST_SUITE_P(Device, GoldenCases, ::testing::Values(at::kFloat, at::kDouble),
                          [](const auto& test) { return std::string(at::toString(test.param)); });
-
-// Benchmarks of operators on the device; operators without a fused version there have a line that says so.
 
 TEST(Bench, MissingSidesHaveNoTime) {
   const std::vector<double> times = bench::medians_in_turn({[] {}, {}}, {.repeats = 3, .device = "cuda:0"});

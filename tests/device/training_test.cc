@@ -1,4 +1,5 @@
-// Training runs on the device: every task has the CPU's losses; resuming, evaluation and generation work.
+// Trains every task on the device and compares its losses with the CPU's. Also tests resuming, evaluation and
+// generation.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -28,7 +29,7 @@ class Training : public ::testing::Test {
     config_.train.steps = 2;
   }
 
-  // The log of a run.
+  // Losses and gradient norms from a run's log.
   struct Logged {
     train::TrainResult result;
     std::vector<double> losses, norms;
@@ -49,7 +50,7 @@ class Training : public ::testing::Test {
     return logged;
   }
 
-  // float32 with another order of summation.
+  // The limit allows for another order of summation in float32.
   void expect_the_cpus(double limit = 1e-5) {
     const Logged here = run("here", "cpu"), there = run("there", "cuda");
     ASSERT_EQ(there.losses.size(), static_cast<std::size_t>(config_.train.steps));
@@ -178,7 +179,7 @@ TEST_F(Training, CompositionOfHeadsOnItsOwnTask) {
   expect_the_cpus();
 }
 
-// In bfloat16 operands are rounded to 8 bits.
+// bfloat16 rounds operands to 8 bits.
 TEST_F(Training, Bfloat16MuonAndDropout) {
   config_.train.precision = config::Precision::bf16;
   config_.train.optimizer = config::Optimizer::muon;
@@ -186,7 +187,7 @@ TEST_F(Training, Bfloat16MuonAndDropout) {
   expect_the_cpus(2e-3);
 }
 
-// Not to the bit: some of a GPU's kernels add in an order that changes.
+// Results are not bit-identical, because the summation order of some GPU kernels varies.
 TEST_F(Training, ARunResumes) {
   config_.train.steps = 6;
   config_.train.checkpoint_every = 3;

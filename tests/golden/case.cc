@@ -32,7 +32,7 @@ double largest(const at::Tensor& t) {
   return t.numel() == 0 ? 0.0 : t.abs().max().item<double>();
 }
 
-// Keeps the tensor with the largest ratio of error to limit.
+// Records the tensor if its ratio of error to limit is the largest so far.
 void keep_worst(CaseOutcome& outcome, const std::string& name, double error, double limit) {
   const double ratio = std::isfinite(error) ? error / limit : std::numeric_limits<double>::infinity();
   if (outcome.worst_tensor.empty() || ratio > outcome.error / outcome.limit) {
@@ -58,7 +58,7 @@ void compare_tensor(const std::string& name, const at::Tensor& got, const at::Te
 
 using Named = std::map<std::string, at::Tensor>;
 
-// The tensors of the case whose names begin with `group`, by the rest of the name.
+// Returns the case's tensors whose names begin with `group`; the keys are the remainders of the names.
 Named expected_under(const Case& c, const std::string& group) {
   Named found;
   for (auto it = c.tensors.lower_bound(group); it != c.tensors.end() && it->first.starts_with(group); ++it) {
@@ -67,7 +67,7 @@ Named expected_under(const Case& c, const std::string& group) {
   return found;
 }
 
-// Appends rows of zeros if `gradient` has fewer than `expected`: the layer does not use these rows of the parameter.
+// Appends rows of zeros for the rows of the parameter that the layer does not use.
 at::Tensor with_rows(const at::Tensor& gradient, const at::Tensor& expected) {
   const std::int64_t missing = gradient.dim() == 2 && expected.dim() == 2 ? expected.size(0) - gradient.size(0) : 0;
   return missing > 0 ? at::constant_pad_nd(gradient, {0, 0, 0, missing}) : gradient;
@@ -105,7 +105,7 @@ double weight_of(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) && object.at(key).is_number() ? object.at(key).get<double>() : 0.0;
 }
 
-// L = objective.out * sum(out * grad_out) + objective.loss * out.loss + objective.aux * aux.total
+// Returns objective.out * sum(out * grad_out) + objective.loss * out.loss + objective.aux * aux.total.
 at::Tensor objective_of(const Case& c, const CaseResult& result) {
   const Json objective = c.options.value("objective", Json());
   at::Tensor total;
@@ -187,8 +187,8 @@ at::Tensor leaf(const Case& c, const std::string& name, CaseResult& result) {
 
 namespace {
 
-// Loads a parameter of sparse heads, then dense ones, which are two parameters of the case. The parameter becomes a
-// function of these leaves.
+// Loads a parameter that joins sparse and dense heads, which are two parameters of the case. The parameter becomes a
+// function of these two leaves.
 void load_two_parts(const Case& c, const nn::Parameter& parameter, CaseResult& result) {
   const at::AutoGradMode differentiable(true);
   const std::string name = parameter.name;
@@ -230,12 +230,12 @@ void load_parameters(const Case& c, nn::Parameters& parameters, CaseResult& resu
 
 namespace {
 
-// The names that cases have for head outputs [B, T, H, w], the layers' "o" [B, H, T, w].
+// Cases have these names for head outputs [B, T, H, w]; the layers call them "o" [B, H, T, w].
 bool is_head_output(std::string_view name) {
   return name == "gated" || name == "value_sum";
 }
 
-// The layers' name of a case's intermediate value.
+// Returns the layers' name for a case's intermediate value.
 std::string own_value(const std::string& name) {
   return is_head_output(name) ? "o" : name == "count" ? "select.count" : name == "index" ? "chosen" : name;
 }
@@ -255,7 +255,7 @@ nn::Recorder recorder_of(const Case& c, Implementation implementation) {
 
 void add_recorded(const nn::Recorder& recorder, CaseResult& result) {
   for (const auto& [name, value] : recorder.values) {
-    if (name == "difference") {  // head outputs, too
+    if (name == "difference") {  // also head outputs
       result.values["mid.difference"] = value.transpose(1, 2);
     } else if (name == "o") {
       result.values["mid.gated"] = result.values["mid.value_sum"] = value.transpose(1, 2);

@@ -1,4 +1,4 @@
-// The reference cases of tests/golden/cases: every family, every implementation, single and double precision.
+// Runs tests/golden/cases: every family and every implementation, in single and double precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 const fs::path kCases = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "golden" / "cases";
 
-// "mgk/own_dot_bidirectional", ..., by name.
+// Returns the sorted names of the cases, such as "mgk/own_dot_bidirectional".
 std::vector<std::string> cases() {
   std::vector<std::string> found;
   for (const auto& entry : fs::recursive_directory_iterator(kCases)) {
@@ -38,10 +38,10 @@ CaseOutcome run(const std::string& name, Implementation implementation, at::Scal
   return run_cases({(kCases / name).string() + ".safetensors"}, {.implementation = implementation, .dtype = dtype})[0];
 }
 
-// Cases of routers alone, which call no operator.
+// These cases test only the router, which calls no operator.
 const std::set<std::string> kWithoutOperators = {"moa/loss_combined", "moa/loss_cv", "moa/loss_switch", "moa/loss_z"};
 
-// The implementation that must have run unless the reference is requested.
+// Returns the implementation that must run unless the reference is requested.
 const char* fastest(const std::string& name) {
   return kWithoutOperators.contains(name) ? "reference" : "fused";
 }
@@ -85,8 +85,7 @@ TEST(GoldenCases, AreComplete) {
   EXPECT_EQ(found, expected);
 }
 
-// A layer whose case gives the slot of each routed expert: the loss must count these slots, whatever the layer's own
-// order is.
+// The case gives the slot of each routed expert, and the loss must count these slots instead of the layer's order.
 TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
   const fs::path original = kCases / "moa" / "self_bidirectional";
   const tiny::Folder folder;

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether the description is beside the file or in its metadata. A folder may hold other tensors as well.
+// Returns whether a description is beside the file or in its metadata. A folder may contain other tensor files, too.
 bool is_described(const fs::path& file) {
   return fs::exists(fs::path(file).replace_extension(".json")) || SafetensorsFile(file).metadata().contains("case");
 }
@@ -77,7 +77,7 @@ CaseOutcome run_case(const fs::path& file, const GoldenOptions& options) {
     outcome.passed = outcome.error <= outcome.limit && !outcome.worst_tensor.empty();
   } catch (const ops::NoFusedError& problem) {
     outcome.reason = problem.what();
-    outcome.unsupported = !options.device.is_cpu();  // on the CPU all operators have fused versions
+    outcome.unsupported = !options.device.is_cpu();  // every operator has a fused version on the CPU
   } catch (const c10::Error& problem) {
     outcome.reason = problem.what_without_backtrace();
   } catch (const Json::exception& problem) {

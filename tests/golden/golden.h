@@ -23,7 +23,7 @@ struct GoldenOptions {
 
 struct CaseOutcome {
   std::string name, family;
-  std::string implementation;  // that ran: "fused", "reference", or "mixed" if operators differed
+  std::string implementation;  // "fused", "reference", or "mixed" if operators differed
   bool passed = false;
   bool unsupported = false;  // the device has no fused version of an operator; neither passed nor failed
   std::string worst_tensor;  // the tensor with the largest ratio of error to limit

@@ -15,12 +15,12 @@ namespace golden_test {
 
 namespace fs = std::filesystem;
 
-// A dense layer with one head and one channel on one token: out = x w_v w_o, for any q and k.
+// Writes a case of a dense layer with one head and one channel, on one token: out = x w_v w_o, for any q and k.
 struct OneNumber {
   tiny::Folder folder;
   fs::path json = folder / "one.json", values = folder / "one.safetensors";
 
-  // `more`: additional options, or other values.
+  // `more` adds or replaces options.
   void write(float expected, const std::string& family = "dense", const Json& more = Json::object()) const {
     const std::map<std::string, float> numbers = {
         {"in.x", 3.0F},           {"param.w_q", 0.5F},      {"param.w_k", 0.25F},      {"param.w_v", 2.0F},
@@ -56,7 +56,6 @@ TEST(Golden, FailsAndNamesTheTensor) {
   EXPECT_EQ(outcomes_json(outcomes).at("failed"), 1);
 }
 
-// Options that the layers do not support are refused, not ignored.
 TEST(Golden, UnsupportedOptionsAreRefused) {
   const OneNumber one;
   const auto reason = [&](const std::string& family, const Json& more) {

@@ -1,4 +1,3 @@
-// The program `golden`: runs reference cases.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

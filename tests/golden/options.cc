@@ -1,4 +1,4 @@
-// The options of cases as options of this library.
+// Converts the options of cases to Headroom's options.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -17,7 +17,7 @@
 namespace headroom::golden {
 namespace {
 
-// Names that differ between cases and this library.
+// These names differ between cases and Headroom.
 std::string own_name(const std::string& name) {
   return name == "gelu_erf" ? "gelu" : name == "mlp" ? "dense" : name;
 }
@@ -26,7 +26,7 @@ std::string own_name(const std::string& name) {
   user_error("options.{}: unknown value {}", key, value.dump());
 }
 
-// `fallback` if the key is absent or null.
+// Returns `fallback` if the key is absent or null.
 double number(const Json& options, const char* key, double fallback) {
   if (is_null(options, key)) {
     return fallback;
@@ -41,7 +41,7 @@ std::int64_t window_of(const Json& options) {
   return is_null(options, "window") ? 0 : options.at("window").get<std::int64_t>();
 }
 
-// `fallback` if the key is absent or null.
+// Returns `fallback` if the key is absent or null.
 template <class Enum>
 Enum value_of(const Json& options, const char* key, Enum fallback) {
   if (is_null(options, key)) {
@@ -55,7 +55,7 @@ Enum value_of(const Json& options, const char* key, Enum fallback) {
   refuse_value(key, options.at(key));
 }
 
-// For constants that cannot be configured in the layers.
+// Throws UserError unless the option equals a constant that is built into the layers.
 void require_built_in(const Json& options, const char* key, double built_in) {
   if (const double given = number(options, key, built_in); given != built_in) {
     user_error("options.{}: must be {}, which is built into the layer, got {}", key, built_in, given);
@@ -105,7 +105,7 @@ void set_experts(const Case& c, const Json& options, config::AttentionOptions& o
   routing.gate = value_of(options, "gate", config::Gate::sigmoid);
 }
 
-// Coefficients of 1 enable the losses; cases have their own weights.
+// Coefficients of 1 enable the losses; the runner applies the case's weights.
 void set_routing(const Case& c, const Json& options, config::AttentionOptions& o) {
   auto& routing = o.of<config::RoutingOptions>();
   auto& heads = o.of<config::RoutedHeadOptions>();
@@ -124,7 +124,7 @@ void set_routing(const Case& c, const Json& options, config::AttentionOptions& o
       heads.entropy_coefficient = 1.0;
 }
 
-// The balance loss of the cases is top_k times "switch".
+// The cases' balance loss is top_k times Headroom's "switch".
 void set_shared_and_routed(const Case& c, const Json& /*options*/, config::AttentionOptions& o) {
   o.projection = "shared_and_routed";
   o.of<config::SharedHeadOptions>().shared_heads = c.dim("H_shared");
@@ -132,7 +132,7 @@ void set_shared_and_routed(const Case& c, const Json& /*options*/, config::Atten
   o.of<config::RoutedHeadOptions>().switch_coefficient = 1.0;
 }
 
-// H counts the sparse heads.
+// H is the number of sparse heads.
 void set_sparse_heads(const Case& c, const Json& options, config::AttentionOptions& o) {
   auto& own = o.of<config::SparseHeadOptions>();
   o.projection = "sparse_heads";
@@ -224,7 +224,7 @@ void set_field(const config::Field& field, const Json& value) {
       field.slot);
 }
 
-// For families whose options are keys of [model.attention], under the same names.
+// The options of these families are keys of [model.attention] with the same names.
 void set_named(const Case& c, const Json& options, config::AttentionOptions& o) {
   static const std::set<std::string> kShared = {"family", "causal",  "window",  "position", "rope",     "scale",
                                                 "bias",   "qk_norm", "padding", "decode",   "objective"};
@@ -246,7 +246,7 @@ void set_named(const Case& c, const Json& options, config::AttentionOptions& o) 
   }
 }
 
-// Widths are in `dims`; the rotary channels are a count, not a share of the head.
+// `dims` has the widths. The case gives a number of rotary channels, Headroom's option a fraction of the head.
 void set_latent(const Case& c, const Json& options, config::AttentionOptions& o) {
   auto& latent = o.of<config::LatentOptions>();
   o.projection = "latent";
@@ -340,7 +340,7 @@ nn::AttentionPlace place_of(const Case& c, const Json& options) {
   place.context_length = c.dim("T");
   place.memory_length = c.dims.contains("M") ? c.dim("M") : 0;
   if (!is_null(options, "soft_e")) {
-    place.context_length = c.dim("P") - place.memory_length;  // the position table may be longer than the sequence
+    place.context_length = c.dim("P") - place.memory_length;  // the position table may be longer
   }
   return place;
 }

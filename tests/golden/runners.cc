@@ -1,5 +1,5 @@
-// Runners: attention layers, expert MLPs and the adaptive softmax alone; blocks; language models over consecutive
-// chunks; classifiers.
+// Runners of attention layers, expert MLPs, the adaptive softmax, blocks, language models over consecutive chunks, and
+// classifiers.
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ bool pads_queries(const Json& options) {
   return options.at("padding").value("queries", "") == "zero";
 }
 
-// Whether the mask hides keys.
+// Returns whether the padding mask hides keys.
 bool masks_keys(const Json& attention) {
   if (!attention.contains("padding")) {
     return true;
@@ -40,7 +40,7 @@ bool masks_keys(const Json& attention) {
   return padding.is_object() && padding.value("keys", true);
 }
 
-// [B, S]; none if no keys are masked.
+// Returns the mask of valid keys [B, S], or nullopt if no keys are masked.
 std::optional<at::Tensor> valid_keys(const Case& c, const Json& attention) {
   return c.has("in.mask") && masks_keys(attention) ? std::optional(c.at("in.mask").ne(0)) : std::nullopt;
 }
@@ -69,7 +69,7 @@ nn::AttentionInput attention_input(const Case& c, CaseResult& result) {
   return input;
 }
 
-// Adds the losses of a layer under the cases' names, and their sum with the case's weights.
+// Adds a layer's losses under the case's names, and their sum with the case's weights.
 void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, CaseResult& result) {
   if (const auto entropy = losses.find("routing_entropy"); entropy != losses.end()) {
     losses["entropy"] = entropy->second;
@@ -93,7 +93,7 @@ void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, CaseRes
   }
 }
 
-// Makes two losses of routed heads count padding, as those of the cases and of MoA's released code do.
+// Makes two losses of routed heads count padding, as the cases and MoA's released code do.
 void count_padding(const Case& c, const nn::Recorder& recorder, std::map<std::string, at::Tensor>& losses) {
   if (losses.contains("z") && recorder.values.contains("select.score")) {
     losses["z"] = nn::z_loss(recorder.at("select.score").flatten(0, -2));
@@ -121,7 +121,7 @@ void disregard_padded(const Case& c, const std::optional<at::Tensor>& valid, Cas
   }
 }
 
-// A router without its layer: the routed experts and the losses.
+// Runs a router without its layer: returns the routed experts and the losses.
 std::vector<CaseResult> run_router(const Case& c) {
   CaseResult result;
   const at::Tensor x = leaf(c, "in.x", result), select = leaf(c, "param.select", result);
@@ -157,7 +157,7 @@ std::vector<CaseResult> run_router(const Case& c) {
   return {std::move(result)};
 }
 
-// Records all calls of some values, in order: one for each row of a batch.
+// Records every call for some values, in order: one call for each row of a batch.
 struct RowValues : nn::Observer {
   std::map<std::string, std::vector<at::Tensor>, std::less<>> rows;
   explicit RowValues(const std::vector<std::string>& names) {
@@ -172,7 +172,7 @@ struct RowValues : nn::Observer {
   }
 };
 
-// The values that a layer caches besides keys and values: the names of the case's "state.<name>_after".
+// Returns the names of the values that a layer caches besides keys and values, from "state.<name>_after".
 std::vector<std::string> cached_names(const Case& c) {
   std::vector<std::string> names;
   for (const auto& [tensor, value] : c.tensors) {
@@ -183,7 +183,8 @@ std::vector<std::string> cached_names(const Case& c) {
   return names;
 }
 
-// Decodes the prefix at once, then one token at a time. Checks the cached values: token t is in slot t mod slots.
+// Decodes the prefix in one call, then one token at a time. Also returns the cached values, with token t in slot t mod
+// slots.
 void decode_attention(const Case& c, const nn::Attention& attention, const at::Tensor& x, const nn::Context& given,
                       CaseResult& result) {
   const Json& decode = c.options.at("decode");
@@ -224,7 +225,7 @@ void decode_attention(const Case& c, const nn::Attention& attention, const at::T
   }
 }
 
-// The kind of model determines this; the case must agree.
+// The kind of model determines whether attention is causal, and the case must agree.
 void require_causal(const Json& attention, bool causal) {
   if (!is_null(attention, "causal") && flag(attention, "causal") != causal) {
     user_error("options.attention.causal: must be {} for this kind of model", causal);
@@ -255,7 +256,7 @@ std::vector<CaseResult> run_attention(const Case& c, const nn::Context& given) {
                                 builder(parameters, input.x));
   load_parameters(c, parameters, result);
   nn::Context context = given;
-  // Training mode updates a prior; it has no other effect here, since there is no dropout.
+  // Training mode updates the prior. There is no dropout, so training mode has no other effect.
   context.training = c.has("state.prior_before");
   std::map<std::string, at::Tensor> losses;
   nn::BufferUpdates updates;
@@ -337,7 +338,8 @@ std::vector<CaseResult> run_block(const Case& c, const nn::Context& given) {
 }
 
 std::vector<CaseResult> run_classifier(const Case& given, const nn::Context& context) {
-  // Drops the rows of the position table beyond the text, because output_scale "inv_sqrt_length" is of the text.
+  // Drops the rows of the position table beyond the text, because output_scale "inv_sqrt_length" uses the text's
+  // length.
   Case c = given;
   c.tensors["param.position"] = c.at("param.position").narrow(0, 0, c.dim("T"));
   CaseResult result;
@@ -381,7 +383,7 @@ std::vector<CaseResult> run_language_model(const Case& c, const nn::Context& giv
     const at::Tensor tokens = c.at("in.tokens").narrow(1, chunk * t, t + 1);
     std::map<std::string, at::Tensor> losses;
     nn::Context context = given;
-    models::Memory same = memory;  // both passes start from the memory of the previous chunk
+    models::Memory same = memory;  // both passes start with the previous chunk's memory
     result.values["out.logits"] = model.logits(tokens.narrow(1, 0, t), same, context);
     context.losses = &losses;
     result.values["out.loss"] = model.loss(tokens, memory, context).cross_entropy;

@@ -1,6 +1,6 @@
-// Every recipe against the values that its paper prints, in the tables of this folder, one file for each folder of
-// recipes. A recipe with another value must have the paper's value in a comment, and every number that a recipe sets
-// must be in a table: those that the paper does not print are in sections that name their source.
+// Compares every recipe with the values that its paper prints. This folder has a file of tables for each folder of
+// recipes. A recipe with another value must state the paper's value in a comment. Every number that a recipe sets must
+// be in a table; numbers that the paper does not print are in sections that name their source.
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace papers_test {
 using config::Config;
 using config::Recipe;
 using Cells = std::vector<std::string>;
-using Values = std::vector<std::pair<std::string, std::string>>;  // of dotted keys
+using Values = std::vector<std::pair<std::string, std::string>>;  // keys are dotted
 
 const std::string kSource = HEADROOM_SOURCE_DIR;
 const char* const kFolders[] = {"switchhead", "moa", "dcmha", "mgk", "neighbours"};
@@ -36,7 +36,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// "| a | b |" as {"a", "b"}.
+// Splits "| a | b |" into {"a", "b"}.
 Cells cells_of(const std::string& line) {
   Cells cells;
   std::istringstream stream(line.substr(1));
@@ -88,7 +88,7 @@ std::vector<Printed> read_tables(const std::string& folder) {
   return all;
 }
 
-// "0.5M", "8k", "1%", "3e-4", "8092 x 32"; with a unit, only the printed digits count.
+// Parses numbers such as "0.5M", "8k", "1%", "3e-4" and "8092 x 32". With a unit, only the printed digits count.
 struct Number {
   double value = 0.0, tolerance = 0.0;
 };
@@ -107,11 +107,11 @@ std::optional<Number> number_of(const std::string& text) {
                                                {"M", 1e6}, {"G", 1e9},  {"B", 1e9}};
   const double unit = units.at(found[3]);
   const double last_digit = std::pow(10.0, -static_cast<double>(found[2].length()));
-  // Half of the last digit, slightly enlarged because halves are rounded up.
+  // The tolerance is half of the last digit, slightly enlarged because halves are rounded up.
   return Number{std::stod(found[1]) * unit, unit == 1.0 ? 0.0 : 0.5000001 * last_digit * unit};
 }
 
-// A list without its brackets and quotes; "none" without elements.
+// Removes a list's brackets and quotes; returns "none" for an empty list.
 std::string plain(const std::string& value) {
   std::string text = std::regex_replace(value, std::regex("[\\[\\]\",]"), "");
   return text.empty() ? "none" : text;
@@ -130,18 +130,18 @@ double tokens_of_a_step(const Config& c) {
     return static_cast<double>(c.train.batch_tokens);
   }
   const bool pictures = c.model.kind == config::ModelKind::vision;
-  // Each row has two markers that are not text.
+  // Each row contains two special tokens.
   const std::int64_t markers = c.model.kind == config::ModelKind::masked_language_model ? 2 : 0;
   return static_cast<double>(c.train.batch_size * (pictures ? 1 : c.model.context_length - markers));
 }
 
-// The keys that a column which is not itself a key determines.
+// The config keys that a table column determines, for columns that do not have the key's name.
 const std::map<std::string, std::vector<std::string>> kDetermines = {
     {"d_ff", {"model.mlp.d_hidden", "model.mlp.n_experts"}},
     {"hidden_dropout", {"model.mlp.dropout"}},
     {"memory_chunks", {"model.memory_length"}},
     {"batch", {"train.batch_size", "train.batch_tokens"}},
-    {"train.batch_tokens", {"train.batch_size"}},  // then not a limit
+    {"train.batch_tokens", {"train.batch_size"}},  // batch_size is then not the limit
     {"tokens", {"train.steps"}},
     {"epochs", {"train.steps"}},
     {"warmup", {"train.warmup_steps"}},
@@ -149,21 +149,22 @@ const std::map<std::string, std::vector<std::string>> kDetermines = {
     {"model.vocabulary_size", {"tokenizer.vocabulary_size"}},
 };
 
-// What a paper's training has even if a recipe keeps the default.
+// A paper's training determines these keys even if a recipe keeps the default.
 const char* const kOfEveryTraining[] = {
     "model.dropout",       "model.attention.dropout", "train.steps",           "train.batch_size",
     "train.learning_rate", "train.warmup_steps",      "train.betas",           "train.epsilon",
     "train.weight_decay",  "train.clip_norm",         "train.label_smoothing",
 };
 
-// How often a run is saved and checked and how its batches are divided: not from the paper unless a table has them.
+// Returns whether a key only sets how often a run is saved and validated, or how its batches are divided. Such a key is
+// not from the paper unless a table has it.
 bool is_operational(const std::string& key) {
   static const std::set<std::string> keys = {"train.checkpoint_every", "train.evaluate_every", "train.keep_checkpoints",
                                              "train.accumulate"};
   return keys.contains(key);
 }
 
-// 3, 1e-4 or [0.9, 0.98]
+// Returns whether the value is like 3, 1e-4 or [0.9, 0.98].
 bool is_numeric(const std::string& value) {
   static const std::regex numbers(R"(\[?[-+.e0-9]+(, [-+.e0-9]+)*\]?)");
   return std::regex_match(value, numbers);
@@ -173,7 +174,7 @@ std::string exactly(double value) {
   return fmt::format("{:.6f}", value);
 }
 
-// Columns that are not config keys.
+// Computes the columns that are not config keys.
 std::optional<std::string> derived(const Config& c, const Printed& printed) {
   const std::string& key = printed.key;
   const double steps = static_cast<double>(c.train.steps);
@@ -211,7 +212,8 @@ std::optional<std::string> derived(const Config& c, const Printed& printed) {
   return std::nullopt;
 }
 
-// The only key that is `short_name` or ends with it: model.attention.n_heads for n_heads. If several do, attention's.
+// Returns the only key that is `short_name` or ends with it, such as model.attention.n_heads for n_heads. If several
+// keys match, attention's is returned.
 std::pair<std::string, std::string> key_named(const Values& values, const std::string& short_name) {
   Values found;
   for (const auto& [key, value] : values) {
@@ -238,7 +240,7 @@ bool has_word(const std::string& text, const std::string& word) {
   return false;
 }
 
-// The lines of a file of recipes from this heading to the next of a row or set; of "", to the first.
+// Returns the lines from a heading of a recipe file to the next row or set; for "", the lines before the first heading.
 std::string block_of(const std::filesystem::path& file, const std::string& heading) {
   std::string block = "\n", at;
   for (const std::string& line : lines_of(read_text_file(file))) {
@@ -250,7 +252,7 @@ std::string block_of(const std::filesystem::path& file, const std::string& headi
   return block;
 }
 
-// The texts of the row, of its sets, and of its bases, nearest first.
+// Returns the texts of the row, of its sets and of its bases, nearest first.
 std::vector<std::string> texts_of(const std::string& name) {
   static const std::vector<Recipe> all = config::list_recipes();
   const Recipe& recipe = *std::ranges::find(all, name, &Recipe::name);
@@ -274,8 +276,8 @@ std::vector<std::string> texts_of(const std::string& name) {
   return texts;
 }
 
-// Whether a comment of this text has the paper's value: on the line of the key, or on a separate line that mentions the
-// paper. `sets_key` becomes true if the text sets the key.
+// Returns whether a comment of this text has the paper's value: on the line of the key, or on a separate line that
+// mentions the paper. Sets `sets_key` to true if the text sets the key.
 bool says_so_in(const std::string& text, const std::string& key, const std::string& value, bool& sets_key) {
   const std::regex of_paper("paper|print|appendix|section|Table|A\\.\\d", std::regex::icase);
   std::string section, before;
@@ -284,7 +286,7 @@ bool says_so_in(const std::string& text, const std::string& key, const std::stri
     if (line.starts_with('[')) {
       section = line.substr(1, line.find(']') - 1);
     }
-    // The sentence may start in the line above.
+    // The sentence may start on the previous line.
     const bool comment = hash == 0;
     if (comment && has_word(line, value) && std::regex_search(before + line, of_paper)) {
       return true;
@@ -303,7 +305,7 @@ bool says_so_in(const std::string& text, const std::string& key, const std::stri
   return false;
 }
 
-// Whether the recipe, or the base that sets the key, explains a value that differs from the paper's.
+// Returns whether the recipe, or the base that sets the key, explains a value that differs from the paper's.
 bool says_so(const std::string& recipe, const std::string& key, const std::string& value) {
   bool sets_key = false;
   for (const std::string& text : texts_of(recipe)) {
@@ -335,7 +337,7 @@ class Papers : public testing::TestWithParam<const char*> {
 TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
   const std::vector<Recipe> recipes = config::list_recipes();
   std::map<std::string, std::pair<Config, Values>> configs;
-  std::map<std::string, std::set<std::string>> in_tables;  // the keys of each recipe
+  std::map<std::string, std::set<std::string>> in_tables;  // keys of each recipe
   for (const Printed& printed : read_tables(GetParam())) {
     const std::vector<std::string> names = matching(recipes, printed.recipes);
     EXPECT_FALSE(names.empty()) << printed.where << ": no recipe " << printed.recipes;
@@ -383,13 +385,13 @@ TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
   }
 }
 
-// "# 243,326,784 parameters" in a recipe's own text, or at the top of the file.
+// The count is in the recipe's text, or at the top of the file, as "# 243,326,784 parameters".
 TEST(ParameterCounts, StatedByRecipesAreExact) {
   setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
   for (const Recipe& recipe : config::list_recipes()) {
     const std::vector<std::string> texts = texts_of(recipe.name);
     std::string text = texts.front();
-    if (recipe.name.starts_with("neighbours/")) {  // the only row of its file, or the file's first one
+    if (recipe.name.starts_with("neighbours/")) {  // the file's only row or its first one
       text += texts.at(1);
     }
     std::smatch found;
@@ -402,7 +404,7 @@ TEST(ParameterCounts, StatedByRecipesAreExact) {
   }
 }
 
-// "A training step needs at least 29 GiB", in the recipe or the nearest base that has such a comment.
+// Finds "A training step needs at least 29 GiB" in the recipe, or in the nearest base with such a comment.
 double needed_gibibytes(const std::string& recipe) {
   std::smatch found;
   for (const std::string& text : texts_of(recipe)) {

@@ -1,4 +1,4 @@
-// A short text, the tokenizer of bytes and token files, in a temporary folder.
+// Writes short texts and token files, with the tokenizer of bytes, to a temporary folder.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@
 
 namespace headroom::tiny {
 
-// Sentences of a few words in a fixed random order.
+// Returns sentences of a few words in a fixed random order.
 inline std::string text(std::size_t bytes, std::uint64_t seed = 1) {
   constexpr const char* kWords[] = {"the", "head", "room", "attends", "to", "every", "token", "twice", "and", "rests"};
   Random random(seed);

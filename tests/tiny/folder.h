@@ -1,4 +1,4 @@
-// A temporary folder.
+// A temporary folder that its destructor removes.
 #pragma once
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Options of models and configs small enough for a test.
+// Options of models and training runs that are small enough for a test.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct Sizes {
   std::int64_t vocabulary, n_layers = 2, d_model, context_length, n_heads = 2, d_head, d_hidden;
 };
 
-// A dense language model of these sizes.
+// Returns a dense language model of these sizes.
 inline config::ModelOptions model(const Sizes& sizes) {
   config::ModelOptions o;
   o.vocabulary_size = sizes.vocabulary;
@@ -25,7 +25,7 @@ inline config::ModelOptions model(const Sizes& sizes) {
   return o;
 }
 
-// A small model, with options for experts in case a test selects them.
+// Returns a small model with options for experts, in case a test selects them.
 inline config::ModelOptions model(config::ModelKind kind = config::ModelKind::language_model) {
   config::ModelOptions o = model({.vocabulary = 23, .d_model = 12, .context_length = 8, .d_head = 6, .d_hidden = 16});
   o.kind = kind;
@@ -34,7 +34,7 @@ inline config::ModelOptions model(config::ModelKind kind = config::ModelKind::la
   return o;
 }
 
-// A training run on bytes, on one thread.
+// Returns a training run on bytes, on one thread.
 inline config::Config config_of(const config::ModelOptions& model) {
   config::Config config;
   config.model = model;
@@ -46,7 +46,7 @@ inline config::Config config_of(const config::ModelOptions& model) {
   return config;
 }
 
-// Two layers of SwitchHead attention with memory and all kinds of dropout, which a resumed run must restore.
+// Returns two layers of SwitchHead attention with memory and all kinds of dropout, which a resumed run must restore.
 inline config::Config config() {
   config::Config config =
       config_of(model({.vocabulary = 256, .d_model = 16, .context_length = 8, .d_head = 4, .d_hidden = 32}));

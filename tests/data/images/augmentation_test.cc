@@ -24,7 +24,7 @@ TEST(ImageCrops, KeepsImagesOfTheRightSize) {
 }
 
 TEST(ImageCrops, TakesTheMiddleAndAverages) {
-  // The central square is a checkerboard of single pixels; the rest is white.
+  // The image is white, except for a central square that is a checkerboard of single pixels.
   Image image{.width = 24, .height = 8, .channels = 1, .pixels = {}};
   for (int y = 0; y < 8; ++y) {
     for (int x = 0; x < 24; ++x) {
@@ -75,14 +75,14 @@ TEST(ImageCrops, RandomOnesFitAndHaveTheirAreaAndShape) {
   EXPECT_LT(smallest, 0.21);
   EXPECT_GT(largest, 0.95);
   EXPECT_GT(places.size(), 150U);
-  // No crop fits: the largest central region.
+  // No crop fits, so the region is the largest central one.
   const Region strip = random_region(gradient(1000, 3), 1.0, random);
   EXPECT_EQ(strip.height, 3);
   EXPECT_EQ(strip.width, 4);
   EXPECT_EQ(strip.x, 498);
 }
 
-// `channels`: 1 for grey, 3 for colours.
+// `channels` is 1 for grey and 3 for colours.
 Planes planes(std::int64_t channels, std::int64_t side, std::vector<std::uint8_t> pixels) {
   return {.channels = channels, .side = side, .pixels = std::move(pixels)};
 }
@@ -108,19 +108,19 @@ TEST(RandAugmentOperation, Shades) {
   EXPECT_EQ(after(Operation::posterize, 1, four), (Bytes{0, 0, 128, 128}));
   EXPECT_EQ(after(Operation::brightness, 0.5, four), (Bytes{25, 50, 75, 125}));
   EXPECT_EQ(after(Operation::brightness, 1.9, four), (Bytes{95, 190, 255, 255}));
-  EXPECT_EQ(after(Operation::contrast, 0.0, four), (Bytes{138, 138, 138, 138}));  // their mean, 137.5
+  EXPECT_EQ(after(Operation::contrast, 0.0, four), (Bytes{138, 138, 138, 138}));  // the pixels' mean is 137.5
   EXPECT_EQ(after(Operation::contrast, 0.5, four), (Bytes{94, 119, 144, 194}));
   EXPECT_EQ(after(Operation::contrast, 1.9, four), (Bytes{0, 66, 161, 255}));
 }
 
-// Pillow's algorithm, computed by hand for an image with few shades.
+// The algorithm is Pillow's, computed by hand for an image with few shades.
 TEST(RandAugmentOperation, EqualizeMakesAllShadesAsFrequent) {
   Bytes pixels(32 * 32);
   for (std::size_t i = 0; i < pixels.size(); ++i) {
-    pixels[i] = static_cast<std::uint8_t>(std::min<std::size_t>(i / 8, 100));  // 8 of each shade, many of the last
+    pixels[i] = static_cast<std::uint8_t>(std::min<std::size_t>(i / 8, 100));  // 8 pixels a shade, more of the last
   }
   const Bytes flat = after(Operation::equalize, 0, planes(1, 32, pixels));
-  // 800 pixels are darker than the brightest shade: a step is 800 / 255 = 3 of them.
+  // 800 pixels are darker than the brightest shade, so a step is 800 / 255 = 3 pixels.
   for (const std::size_t shade : {0, 1, 2, 50, 95}) {
     EXPECT_EQ(flat[shade * 8], std::min<std::size_t>(255, (8 * shade + 1) / 3)) << shade;
   }
@@ -143,10 +143,10 @@ TEST(RandAugmentOperation, ColorGoesFromGreyToMore) {
 
 TEST(RandAugmentOperation, SharpnessSmoothsAllButTheMargin) {
   Bytes expected = kNine;
-  expected[4] = 40;  // smoothing does not change the middle of a slope
+  expected[4] = 40;  // smoothing keeps the middle of a slope
   EXPECT_EQ(after(Operation::sharpness, 0.0, planes(1, 3, kNine)), expected);
   const Planes spot = planes(1, 3, {0, 0, 0, 0, 130, 0, 0, 0, 0});
-  EXPECT_EQ(after(Operation::sharpness, 0.0, spot)[4], 50);  // 5 / 13
+  EXPECT_EQ(after(Operation::sharpness, 0.0, spot)[4], 50);  // 130 * 5 / 13
   EXPECT_EQ(after(Operation::sharpness, 1.0, spot), spot.pixels);
   EXPECT_EQ(after(Operation::sharpness, 1.5, spot)[4], 170);
   const Planes two = planes(1, 3, {130, 0, 0, 0, 0, 0, 0, 0, 0});
@@ -204,7 +204,7 @@ TEST(RandAugmentOperation, EveryOneIsDrawn) {
     EXPECT_EQ(changed.pixels, again.pixels);
     seen.insert(changed.pixels);
   }
-  // Eight operations have two directions, solarize and posterize have one; the other four do not change this image.
+  // Eight operations have two directions; solarize and posterize have one. The other four do not change this image.
   EXPECT_EQ(seen.size(), 2U * 8U + 2U + 1U);
 }
 

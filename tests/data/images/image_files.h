@@ -1,4 +1,3 @@
-// Builds image files.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +18,7 @@
 
 namespace headroom::data {
 
-// Red increases to the right, green downwards; blue is constant.
+// Returns an image whose red increases to the right and green downwards; blue is constant.
 inline Image gradient(std::int64_t width, std::int64_t height) {
   Image image{.width = width, .height = height, .channels = 3, .pixels = {}};
   for (std::int64_t y = 0; y < height; ++y) {
@@ -91,7 +90,8 @@ inline std::string png_chunk(const std::string& type, const std::string& data) {
              crc32(0, reinterpret_cast<const Bytef*>(checked.data()), static_cast<uInt>(checked.size()))));
 }
 
-// A PNG file with one row of pixels. `depth`: bits per sample; `type`: 2 for RGB, 6 with alpha; `more`: further chunks.
+// Returns a PNG file with one row of pixels. `depth` is the number of bits per sample; `type` is 2 for RGB, 6 with
+// alpha. `more` holds further chunks.
 inline std::string png_row(std::uint32_t width, char depth, char type, const std::string& samples,
                            const std::string& more = "") {
   const std::string line = std::string(1, '\0') + samples;
@@ -106,7 +106,7 @@ inline std::string png_row(std::uint32_t width, char depth, char type, const std
          png_chunk("IDAT", packed) + png_chunk("IEND", "");
 }
 
-// Exif data that only states an orientation.
+// Returns Exif data that only states an orientation.
 inline std::string exif(char orientation, bool little_endian) {
   const std::string value = little_endian ? std::string{orientation, '\0'} : std::string{'\0', orientation};
   return (little_endian ? std::string("II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", 18)

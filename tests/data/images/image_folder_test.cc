@@ -75,7 +75,7 @@ TEST_F(ImageFolderFiles, PngSamplesAreSrgbAndGreyIsTheirLuma) {
 }
 
 TEST_F(ImageFolderFiles, RotatesImagesByTheirExifOrientation) {
-  // The order in which pixels 0 to 5 of a 3 x 2 image appear for the orientations 1 to 8.
+  // For orientations 1 to 8, the order in which pixels 0 to 5 of a 3 x 2 image appear.
   const std::vector<std::vector<std::uint8_t>> seen = {{0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0},
                                                        {3, 4, 5, 0, 1, 2}, {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2},
                                                        {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
@@ -116,13 +116,13 @@ TEST_F(ImageFolderFiles, PaddingAroundTheEndOfJpegIsHarmless) {
 TEST_F(ImageFolderFiles, RefusesDamage) {
   EXPECT_EQ(complaint("GIF89a"), ": is neither a PNG, a JPEG nor a PNM file");
   const std::string good = png(gradient(40, 40)), photo = jpeg(gradient(40, 40));
-  for (std::size_t length = 4; length + 12 < good.size(); length += 7) {  // the last 12 bytes only mark the end
+  for (std::size_t length = 4; length + 12 < good.size(); length += 7) {  // the last 12 bytes are only an end marker
     EXPECT_NE(complaint(good.substr(0, length)).find("damaged PNG"), std::string::npos) << length;
   }
   for (std::size_t length = 4; length + 2 < photo.size(); length += 11) {
     EXPECT_NE(complaint(photo.substr(0, length)).find("damaged JPEG"), std::string::npos) << length;
   }
-  // A header that claims four billion pixels.
+  // The header claims four billion pixels.
   std::string huge = good;
   huge.replace(16, 8, "\x00\x00\xff\xff\x00\x00\xff\xff", 8);
   EXPECT_HAS(complaint(huge), "PNG");
@@ -146,7 +146,7 @@ TEST_F(ImageFolderFiles, ClassesAreFoldersInTheOrderOfTheirNames) {
   const auto joined = open_images({at("set"), at("set")}, reading);
   EXPECT_EQ(labels_of(*joined), (std::vector<std::int32_t>{0, 0, 1, 0, 0, 1}));
   EXPECT_EQ(joined->image(5).pixels, set->image(2).pixels);
-  // A corrupt image is found when it is read.
+  // A corrupt image is detected when it is read.
   write("set/cat/notes.png", "no image");
   EXPECT_NE(open_images({at("set")}, reading)->identity(), set->identity());
   EXPECT_HAS(user_error_of([&] { open_images({at("set")}, reading)->image(2); }),

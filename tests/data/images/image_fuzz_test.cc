@@ -1,4 +1,3 @@
-// Corrupt images: PNG, JPEG, idx and CIFAR files.
 #include <zlib.h>
 
 #include "data/images/augmentation.h"
@@ -10,7 +9,7 @@
 namespace headroom::data {
 namespace image_fuzz_test {
 
-constexpr std::int64_t kCampaigns = 4;  // against read_image(), and against open_images()
+constexpr std::int64_t kCampaigns = 4;  // share the time of each function
 
 class ImageFuzz : public FolderTest {
  protected:
@@ -36,7 +35,7 @@ class ImageFuzz : public FolderTest {
   }
 };
 
-// Sets the checksum of every chunk.
+// Corrects the checksum of every chunk.
 std::string with_checksums(std::string input) {
   for (std::size_t at = 8; at + 12 <= input.size();) {
     std::uint32_t length = 0;

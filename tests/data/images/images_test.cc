@@ -75,7 +75,7 @@ TEST_F(Images, RefusesInconsistentFiles) {
             "long: holds more bytes after its last image, from byte 48 on");
   EXPECT_EQ(complaint({write("text", "hello, this is no image"), labels}),
             "text: must be an idx file of images, beginning with 0x00000803, got 0x68656c6c");
-  // A header that claims four billion images allocates no memory.
+  // A header that claims four billion images must not cause an allocation.
   const std::string lying = big_endian(0x0803) + big_endian(0xffffffff) + big_endian(4) + big_endian(4);
   EXPECT_EQ(complaint({write("lying", lying), write("lying_labels", big_endian(0x0801) + big_endian(0xffffffff))}),
             "lying: ends at byte 16, where image 1 of 4294967295 must follow");

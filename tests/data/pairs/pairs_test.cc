@@ -25,7 +25,7 @@ TEST_F(PairsTest, TabSeparatedAndParallelFilesGiveTheSame) {
   config::DataOptions options;
   options.pair_columns = {3, 1};
   const std::string tsv =
-      write("a.tsv", "\xef\xbb\xbfone\t-\teins\r\n two three \t\t zwei drei\nx\ty\tü\tz");  // no final line end
+      write("a.tsv", "\xef\xbb\xbfone\t-\teins\r\n two three \t\t zwei drei\nx\ty\tü\tz");  // ends without a newline
   EXPECT_EQ(plain(read_pairs({.source = {tsv}, .target = {}}, options)), kThree);
   const std::string de = write("p.de", gzip("eins\nzwei drei\nü\n")), en = write("p.en", "one\ntwo three\nx");
   EXPECT_EQ(plain(read_pairs({.source = {de}, .target = {en}}, {})), kThree);
@@ -70,19 +70,18 @@ TEST_F(PairsTest, ParallelFilesMustMatch) {
   const std::string three = write("3", "a\nb\nc\n"), two = write("2", "x\ny\n"), hole = write("hole", "x\n \nz\n");
   config::DataOptions skip;
   skip.skip_bad_rows = true;
-  for (const config::DataOptions& options : {config::DataOptions(), skip}) {  // it is unknown where the files diverge
+  for (const config::DataOptions& options : {config::DataOptions(), skip}) {  // no bad row can be identified
     const auto complaint = [&](std::vector<std::string> source, std::vector<std::string> target) {
-      return user_error_of([&] { read_pairs({.source = std::move(source), .target = std::move(target)}, options); });
-    };
-    const std::string parted =
-        two + ":2: must be followed by another line, as its parallel file continues with " + three;
-    EXPECT_EQ(complaint({three}, {two}), parted + ":3");
-    EXPECT_EQ(complaint({two}, {three}), parted + ":3");
-    EXPECT_HAS(complaint({three, three}, {three}), "is one of 2 files of sources, but there are 1 of targets");
-  }
-  EXPECT_EQ(user_error_of([&] { read_pairs({.source = {three}, .target = {hole}}, {}); }),
-            hole + ":2: must hold a sentence, got an empty line");
-  EXPECT_EQ(read_pairs({.source = {three}, .target = {hole}}, skip).size(), 2U);
+    return user_error_of([&] { read_pairs({.source = std::move(source), .target = std::move(target)}, options); });
+  };
+  const std::string parted = two + ":2: must be followed by another line, as its parallel file continues with " + three;
+  EXPECT_EQ(complaint({three}, {two}), parted + ":3");
+  EXPECT_EQ(complaint({two}, {three}), parted + ":3");
+  EXPECT_HAS(complaint({three, three}, {three}), "is one of 2 files of sources, but there are 1 of targets");
+}
+EXPECT_EQ(user_error_of([&] { read_pairs({.source = {three}, .target = {hole}}, {}); }),
+          hole + ":2: must hold a sentence, got an empty line");
+EXPECT_EQ(read_pairs({.source = {three}, .target = {hole}}, skip).size(), 2U);
 }
 
 // Returns n pairs, in which every source occurs twice with different targets.
@@ -132,9 +131,9 @@ TEST_F(PairsTest, HeldOutPairsAreNeverTrainedOn) {
 TEST_F(PairsTest, PairsOfVeryDifferentLengthsAreNotTrainedOn) {
   config::DataOptions data;
   data.train = {write("all.tsv",
-                      "a b c\tx y\n"                // 1.5 is not more than 1.5
-                      "a b c d\tx y\n"              // 2
-                      "x\ty \u00a0z\n"              // ratio 2, reversed; several blanks separate words like one
+                      "a b c\tx y\n"                // the ratio 1.5 is not over the limit of 1.5
+                      "a b c d\tx y\n"              // ratio 2
+                      "x\ty \u00a0z\n"              // ratio 2, reversed; several spaces separate words like one space
                       "a b c d e f\tu v w x y z\n"  // six words
                       "a\tb\n")};
   data.validation = data.train;
@@ -205,7 +204,7 @@ TEST_F(PairFileTest, EachSideMayHaveItsOwnTokenizer) {
     file.target(pair, ids);
     EXPECT_EQ(ids, targets.encode(pairs[static_cast<std::size_t>(pair)].target));
   }
-  // Tokenizers from files. A source tokenizer must not be a pair itself.
+  // A source tokenizer must not be a pair of tokenizers.
   tokenizers::save_tokenizer(sources, at("s.tokenizer"));
   tokenizers::save_tokenizer(targets, at("t.tokenizer"));
   tokenizers::save_tokenizer(*two.tokenizer, at("two.tokenizer"));

@@ -9,7 +9,7 @@ namespace built_in_corpus_test {
 
 namespace fs = std::filesystem;
 
-// Uses a small folder instead of torch's.
+// Reads a small folder instead of torch's sources.
 class BuiltInCorpusTest : public FolderTest {
  protected:
   BuiltInCorpusTest() {
@@ -40,13 +40,14 @@ std::vector<std::string> sorted_lines(const std::string& text) {
 TEST_F(BuiltInCorpusTest, SplitsByFileInAFixedOrder) {
   const std::string train = text(Split::train), validation = text(Split::validation);
   EXPECT_EQ(train, text(Split::train));
-  // Sorted by name: folder 0 (0, 3, 6, ...), 1 and 2, twenty each; the last of each is the 20th, 40th and 60th.
+  // By name, the files of folder 0 (0, 3, 6, ...) come first, then 1 and 2, twenty each. Every 20th file is for
+  // validation.
   EXPECT_EQ(sorted_lines(validation), (std::vector<std::string>{"text 57", "text 58", "text 59"}));
   std::vector<std::string> all = sorted_lines(train + validation);
   ASSERT_EQ(all.size(), 60U);
   EXPECT_EQ(all.front(), "text 00");
   EXPECT_EQ(all.back(), "text 59");
-  EXPECT_NE(sorted_lines(train).front(), train.substr(0, 7));  // mixed, not in the order of names
+  EXPECT_NE(sorted_lines(train).front(), train.substr(0, 7));  // in random order, not by name
 }
 
 TEST_F(BuiltInCorpusTest, LeavesOutFilesThatAreNotSources) {
@@ -68,7 +69,7 @@ TEST_F(BuiltInCorpusTest, LeavesOutFilesThatAreNotSources) {
 }
 
 TEST_F(BuiltInCorpusTest, ValidationIsBounded) {
-  for (int i = 0; i < 400; ++i) {  // ahead of the others by name: every 20th is a large one
+  for (int i = 0; i < 400; ++i) {  // these names sort first; every 20th file is large
     write(fmt::format("torch/00/g{:03}.py", i), std::string(i % 20 == 19 ? 100000 : 10, 'x') + "\n");
   }
   const std::size_t size = text(Split::validation).size();
@@ -103,7 +104,7 @@ TEST_F(BuiltInCorpusTest, IsTheDefaultOfRunsWithoutFiles) {
   EXPECT_EQ(TokenFile(prepared.validation.file).size(), 3 * 3);
 }
 
-// The torch that Headroom was built with has a corpus large enough for a demo.
+// The torch that Headroom was built with contains enough text for a demo.
 TEST(InstalledTorch, HasACorpus) {
   EXPECT_GT(open_built_in_corpus(Split::train)->bytes_total(), std::int64_t{16} << 20);
   const auto source = open_built_in_corpus(Split::validation);

@@ -41,7 +41,6 @@ TEST(CompositionTask, SeventyFourTasksOfBlocksAndPatterns) {
   EXPECT_THROW(composition_subtask(74), Error);
 }
 
-// Each answer is determined by its own line.
 TEST(CompositionTask, GeneratedAnswersAreTheOnesAskedFor) {
   std::map<int, std::map<std::size_t, int>> places;
   for (int task = 0; task < kCompositionSubtasks; ++task) {
@@ -63,7 +62,7 @@ TEST(CompositionTask, GeneratedAnswersAreTheOnesAskedFor) {
         if (pattern != "who" && pattern != "who_not") {
           continue;
         }
-        // Which person is right shows in the facts: "who_not" has one without a twin.
+        // The facts determine the right person. In "who_not", one fact has no twin.
         const std::size_t facts = line.find(" >. ");
         if (facts == std::string::npos) {
           continue;

@@ -69,7 +69,7 @@ TEST(ListOps, AMillionOpenBracketsCostNoStack) {
 }
 
 int depth(std::span<const std::uint16_t> symbols) {
-  int now = 1, most = 1;  // a digit stands a level below its operator
+  int now = 1, most = 1;  // a digit is one level below its operator
   for (const std::uint16_t symbol : symbols) {
     now += symbol >= kMin && symbol <= kSm ? 1 : symbol == kEnd ? -1 : 0;
     most = std::max(most, now);

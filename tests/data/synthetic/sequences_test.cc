@@ -1,4 +1,4 @@
-// Synthetic sequences: every answer follows from the row, rows are functions of their number, and bad sizes are
+// Tests that every answer follows from its row, that rows are functions of their number, and that bad sizes are
 // refused.
 #include "data/synthetic/sequences.h"
 
@@ -100,7 +100,7 @@ TEST(SyntheticSequencesTest, NeedlesAsksForTheValuesOfOneOfTwoKeys) {
   for (int i = 0; i < 500; ++i) {
     text += static_cast<char>('a' + i % 26);
   }
-  text += "\xc3\xa9";  // not ASCII
+  text += "\xc3\xa9";  // not ASCII, so left out
   const SyntheticRow r = synthetic_row(o, Split::train, 5, 60, text);
   const std::int32_t key = r.tokens[57];
   EXPECT_EQ(r.tokens[56], 129);
@@ -112,7 +112,7 @@ TEST(SyntheticSequencesTest, NeedlesAsksForTheValuesOfOneOfTwoKeys) {
       if (r.tokens[i] == key) {
         values.push_back(r.tokens[i + 1]);
       }
-      ++i;  // the value
+      ++i;  // skips the value
     } else {
       EXPECT_TRUE(r.tokens[i] == ' ' || (r.tokens[i] >= 'a' && r.tokens[i] <= 'z'));
     }
@@ -131,7 +131,7 @@ TEST(SyntheticSequencesTest, StateTasksAskForTheProductSoFar) {
   for (std::size_t i = 0; i < bits.tokens.size(); ++i) {
     EXPECT_EQ(bits.targets[i], parity ^= bits.tokens[i]);
   }
-  // The product of the first permutation alone is itself; every product is one of the 120.
+  // The first target is the first permutation itself; every target is one of the 120 permutations.
   const SyntheticRow permutations = row(options(Synthetic::permutations));
   EXPECT_EQ(permutations.targets[0], permutations.tokens[0]);
   EXPECT_TRUE(

@@ -1,4 +1,3 @@
-// Corrupt tar archives, compressed or not.
 #include "archives.h"
 #include "data/text/documents.h"
 #include "foundation/core/text/utf8.h"

@@ -1,4 +1,3 @@
-// Builds tar archives.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,7 +6,7 @@
 
 namespace headroom::data {
 
-// Returns a header of 512 bytes with its checksum set.
+// Sets the checksum of a 512-byte header.
 inline std::string with_tar_sum(std::string header) {
   header.replace(148, 8, "        ");
   unsigned sum = 0;
@@ -37,7 +36,7 @@ inline std::string pax(const std::string& record) {
   return tar_member("PaxHeader", std::to_string(length) + " " + record + "\n", 'x');
 }
 
-// Sets the checksum of every block that may be a header, so that damaged headers are parsed.
+// Corrects the checksum of every block that may be a header, so that damaged headers are parsed.
 inline std::string with_tar_sums(std::string input) {
   constexpr std::size_t kBlock = 512;
   for (std::size_t at = 0; at + kBlock <= input.size(); at += kBlock) {

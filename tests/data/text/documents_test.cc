@@ -68,7 +68,7 @@ TEST_F(DocumentsTest, HostileArchivesAreRefused) {
     endless += pax("mtime=1");
   }
   EXPECT_HAS(complaint(write("endless.tar", endless + good + kTarEnd)), "more than 16 headers of one member");
-  // A wrong size in a header allocates no memory.
+  // A wrong size in a header must not cause an allocation.
   std::string huge = tar_member("a.jsonl", "");
   for (const char* size : {"77777777777", "00777777777", "-0000000001"}) {
     huge.replace(124, 11, size);

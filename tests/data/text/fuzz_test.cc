@@ -16,7 +16,6 @@ class DataFuzz : public FolderTest {
  protected:
   void SetUp() override { set_log_level(LogLevel::quiet); }
 
-  // Reads a text to its end.
   static std::size_t drain(tokenizers::TextSource& text) {
     std::size_t bytes = 0;
     for (std::string block; text.next(block);) {
@@ -32,7 +31,7 @@ TEST_F(DataFuzz, TokenFiles) {
     write_token_file(*open_text({write("good.txt", "head room\nhead\n")}, {}), tokenizer, at("good.tokens"), 1);
     return read_bytes(at("good.tokens"));
   };
-  // Removes the reserved bytes after the header, which mutations would hit without effect.
+  // Removes the reserved bytes after the header, where mutations would have no effect.
   const auto compact = [&](const std::string& file) {
     const std::size_t end = file.find_last_not_of(' ', 65536 - 1) + 1;
     const std::uint64_t length = end - 8;

@@ -1,4 +1,4 @@
-// Public data sets in their own formats. The tests are skipped if the data is missing.
+// Reads public data sets in their original formats. The tests are skipped if the data is missing.
 #include "data/synthetic/composition_task.h"
 #include "data/text/documents.h"
 #include "data/tokens/token_file.h"
@@ -37,7 +37,6 @@ TEST_F(PublicDataTest, WikiText2HasTheKnownNumberOfWords) {
   EXPECT_EQ(tokens("test"), 245569);
 }
 
-// The known number of tokens of this text.
 TEST_F(PublicDataTest, Gpt2SplitsTinyShakespeareIntoTheKnownNumberOfTokens) {
   const auto text = open_text({data("tinyshakespeare/input.txt.gz")}, {});
   const auto tokenizer = tokenizers::load_tokenizer(data("gpt2_bpe"));

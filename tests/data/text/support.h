@@ -1,4 +1,4 @@
-// Shared by the tests of this room: compressed texts, and whole texts from their blocks.
+// Compresses texts for the tests of this room, and reads whole texts from their blocks.
 #pragma once
 
 #include <zlib.h>

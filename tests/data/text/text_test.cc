@@ -15,7 +15,7 @@ std::string refusal(const std::string& path) {
   return user_error_of([&] { text_of({path}); });
 }
 
-// Lines of different lengths, some with characters of several bytes.
+// Returns lines of different lengths, some with characters of several bytes.
 std::string sample_text(std::size_t size) {
   Random random(7);
   std::string text;
@@ -70,7 +70,7 @@ TEST_F(TextTest, BadJsonLinesAreSkippedIfRequested) {
              "b.jsonl: holds no text");
 }
 
-// Incomplete characters at both ends, as in a part of a file, and bytes that never occur in UTF-8.
+// Incomplete characters at both ends, as in a part of a file, and bytes that are invalid in UTF-8 are kept.
 TEST_F(TextTest, BytesNeedNoEncoding) {
   std::string bytes = "\x82\xac one\n\xff\xfe\n";
   bytes += std::string(std::size_t{5} << 20, '\x80') + "\xe2\x82";
@@ -89,7 +89,7 @@ TEST_F(TextTest, BytesNeedNoEncoding) {
 TEST_F(TextTest, ALongLineIsSplitBetweenCharacters) {
   std::string line;
   while (line.size() < (std::size_t{9} << 20)) {
-    line += "\xf0\x9f\x98\x80\xe2\x82\xac";  // 7 bytes, so that no power of two falls between characters
+    line += "\xf0\x9f\x98\x80\xe2\x82\xac";  // 7 bytes, so that powers of two fall inside characters
   }
   const std::string text = "first\n" + line + "\nlast\n";
   const auto source = open_text({write("long.txt", text)}, {});
@@ -161,12 +161,12 @@ TEST_F(TextTest, FingerprintFollowsTheFiles) {
   const auto time = std::filesystem::last_write_time(b);
   std::filesystem::last_write_time(b, time + std::chrono::seconds(5));
   EXPECT_EQ(print({a, b}), before);
-  write("b.txt", "six\n");  // of the same size
+  write("b.txt", "six\n");  // of the same size as before
   std::filesystem::last_write_time(b, time);
   EXPECT_NE(print({a, b}), before);
 }
 
-// The hash of a large file is cached, so a replacement of the same size and time must not be taken for it.
+// The hash of a large file is cached. A replacement of the same size and time must not get the cached hash.
 TEST_F(TextTest, ALargeFileThatIsReplacedIsReadAgain) {
   ::setenv("HEADROOM_CACHE", (folder_ / "cache").c_str(), 1);
   const std::string text = sample_text(3 << 20), file = write("large.txt", text);
@@ -221,7 +221,7 @@ TEST_F(TextTest, TheLastLinesAreHeldOut) {
   EXPECT_HAS(user_error_of([&] { parts_of("a single line\n", 0.5); }), "whole.txt has a single line");
 }
 
-// Returns the documents of a text, joined with `|`.
+// Returns the documents of a text, each after a `|`.
 std::string documents_of(tokenizers::TextSource& text) {
   std::string all;
   for (std::string block; text.next(block);) {
@@ -238,7 +238,8 @@ std::string documents_of(tokenizers::TextSource& text) {
 TEST_F(TextTest, DocumentsAreFilesRowsAndPartsOfLongFiles) {
   EXPECT_EQ(documents_of(*open_text({write("rows.jsonl", "{\"text\":\"one\"}\n{\"text\":\"two\"}\n")}, {})),
             "|one\n|two");
-  // Two blocks of a long file, and lines where it has no blank line; files of a 64th of the text stay whole.
+  // The long file consists of two documents and of lines without blank lines between them. Files shorter than a 64th of
+  // the text are joined.
   const auto lines = [](std::size_t count) {
     std::string text;
     for (std::size_t i = 0; i < count; ++i) {
@@ -282,15 +283,15 @@ TEST_F(TextTest, DocumentsOfTheWholeTextAreHeldOut) {
     EXPECT_NEAR(static_cast<double>(held.size()), share * static_cast<double>(text.size()),
                 0.6 * share * static_cast<double>(text.size()));
     const std::set<int> left = documents_in(trained), drawn = documents_in(held);
-    EXPECT_EQ(left.size() + drawn.size(), 1000U);  // each is whole
-    if (share > 0.02) {                            // from all quarters of the text
+    EXPECT_EQ(left.size() + drawn.size(), 1000U);  // no document is divided
+    if (share > 0.02) {                            // drawn from all quarters of the text
       for (int quarter = 0; quarter < 4; ++quarter) {
         const auto first = drawn.lower_bound(250 * quarter);
         EXPECT_TRUE(first != drawn.end() && *first < 250 * (quarter + 1)) << share << " " << quarter;
       }
     }
   }
-  // A text of one document has no documents to draw: its last lines are held out.
+  // A text of one document cannot be divided into documents, so its last lines are held out.
   const config::DataOptions single{.train = {write("one.txt", std::string(50, 'x') + "\nlast\n")}};
   EXPECT_EQ(text_of(*open_split(single, Split::validation)).substr(0, 4), "last");
 }
@@ -337,7 +338,7 @@ TEST_F(TextTest, RefusesDamagedPackedFiles) {
   }
 }
 
-// A truncated file is an error, even if only the last byte of its checksum is missing.
+// A truncated file is refused, even if only the last byte of its checksum is missing.
 TEST_F(TextTest, PackedFilesTruncatedAnywhereAreRefused) {
   std::string text;
   Random random(3);

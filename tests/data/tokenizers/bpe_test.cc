@@ -1,4 +1,3 @@
-// Byte-level BPE: ids, files, refusals.
 #include <map>
 
 #include "data/text/support.h"
@@ -17,7 +16,7 @@ using Ids = std::vector<std::int32_t>;
 
 constexpr std::int32_t kFirstMerge = 256;
 
-// The ids of bytes are their values; the results of these merges follow in order.
+// Each byte's id is its value. The results of these merges have the following ids, in order.
 std::vector<std::pair<std::string, std::string>> merges() {
   return {{"h", "e"}, {"l", "l"},  {"he", "ll"}, {"hell", "o"}, {"\xc4\xa0", "w"}, {"\xc3\x83", "\xc2\xa9"},
           {"a", "a"}, {"aa", "aa"}};
@@ -74,7 +73,7 @@ TEST_F(BpeTest, MergesInTheOrderLearnt) {
   EXPECT_EQ(bpe->encode("hell hel"), (Ids{258, ' ', 256, 'l'}));
   EXPECT_EQ(bpe->encode(" w\xc3\xa9"), (Ids{260, 261}));
   EXPECT_EQ(bpe->encode("aaaaaaa"), (Ids{263, 262, 'a'}));
-  EXPECT_EQ(bpe->encode("o h"), (Ids{'o', ' ', 'h'}));  // never across words
+  EXPECT_EQ(bpe->encode("o h"), (Ids{'o', ' ', 'h'}));  // merges stay within a word
   EXPECT_EQ(bpe->encode(""), Ids());
   EXPECT_EQ(bpe->decode(Ids{259, 260, 0xc3, 0xa9, 0}), std::string("hello w\xc3\xa9\0", 10));
   EXPECT_HAS(user_error_of([&] { bpe->decode(Ids{264}); }), "an id must be 0 to 263, got 264");
@@ -196,7 +195,7 @@ TEST_F(BpeTest, IsSavedAndLoaded) {
   EXPECT_EQ(to_tokenizer_json(*bpe), bpe->serialised());
 }
 
-// A vocabulary may have a character that spells no byte, such as a line end. No text is split into it.
+// A vocabulary may have a character that spells no byte, such as a line end. The encoder never returns such a token.
 TEST_F(BpeTest, TokensThatSpellNoBytesAreNotEncoded) {
   Json json = document();
   json["model"]["vocab"]["\n"] = 264;
@@ -247,7 +246,7 @@ TEST_F(BpeTest, VocabularyAndMergesEqualTokenizerJson) {
   EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: unknown setting hello");
 }
 
-// The ids of transformers' tokenizer classes. Settings that would change them are refused.
+// The ids must equal transformers'. Settings that would change ids are refused.
 TEST_F(BpeTest, FilesNextToVocabularyAndMergesAreRead) {
   Json tokens = vocabulary();
   tokens["12"] = 264;
@@ -261,7 +260,7 @@ TEST_F(BpeTest, FilesNextToVocabularyAndMergesAreRead) {
   EXPECT_EQ(ids("<|endoftext|>"), Ids{265});
   EXPECT_NE(ids("<|padding|>"), Ids{266});
 
-  // The model's kind determines the class, unless tokenizer_config.json names one.
+  // The model type determines the tokenizer class, unless tokenizer_config.json names a class.
   write("config.json", R"({"model_type": "qwen2"})");
   EXPECT_EQ(ids("12"), (Ids{'1', '2'}));
   EXPECT_EQ(ids("e\xcc\x81"), ids("\xc3\xa9")) << "composed";
@@ -309,7 +308,7 @@ TEST_F(BpeTest, BytesAreBpeWithoutMerges) {
   EXPECT_EQ(bpe->encode("h\xc3\xa9 \n"), bytes->encode("h\xc3\xa9 \n"));
 }
 
-// Encoding the separable parts of a text gives the ids of the whole text.
+// Encoding the separable parts of a text must give the ids of the whole text.
 TEST_F(BpeTest, ChunksGiveTheIdsOfTheWholeText) {
   constexpr const char* kPieces[] = {" ", "  ",  "\n", "\n\n",    "\r\n",     "\t",        "hello",    "a", "12345",
                                      ".", "...", "'s", "<|end|>", "\xc3\xa9", "e\xcc\x81", "\xc2\xa0", "(", "x"};
@@ -339,7 +338,7 @@ TEST_F(BpeTest, ChunksGiveTheIdsOfTheWholeText) {
     EXPECT_EQ(apart, bpe->encode(text));
     EXPECT_GT(cuts, 500U);
   }
-  // A cut could split an added token that contains a space.
+  // A cut can split an added token that contains a space.
   Json json = document();
   json["added_tokens"] = {added(264, "a b", false)};
   EXPECT_EQ(tokenizer(json)->separable("hello hello\n").end, 0U);

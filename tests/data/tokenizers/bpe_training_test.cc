@@ -1,4 +1,4 @@
-// Training of byte-level BPE. The end-to-end tests compare merges and ids with the `tokenizers` package.
+// Trains byte-level BPE. The end-to-end tests compare merges and ids with the `tokenizers` package.
 #include <set>
 
 #include "data/text/support.h"
@@ -17,16 +17,16 @@ std::vector<std::string> learnt(const WordCounts& words, std::int64_t size) {
 }
 
 TEST(LearnMerges, TheMostFrequentPairFirst) {
-  // a b: 5 times, b c: 4. Then two of b c are left, and as many of ab c, whose ids are larger.
+  // "ab" occurs 5 times and is merged first. Then "bc" and "abc" both occur twice, and "bc" has the smaller ids.
   EXPECT_EQ(learnt({{"ab", 3}, {"abc", 2}, {"bc", 2}}, 256 + 3), (std::vector<std::string>{"ab", "bc", "abc"}));
-  // Ties go to the smaller ids: '!' before 'a' before the blank, whose character is beyond Latin-1.
+  // Ties go to the smaller ids: '!' before 'a' before the space, which is spelled beyond Latin-1.
   EXPECT_EQ(learnt({{"a ", 1}, {"!a", 1}, {"aa", 1}}, 256 + 3), (std::vector<std::string>{"!a", "aa", "a\xc4\xa0"}));
-  // Neighbours that overlap are both counted, but only one of them merges.
+  // Both overlapping pairs in "aaa" count, but only one of them merges.
   EXPECT_EQ(learnt({{"aaa", 2}, {"bc", 3}}, 256 + 3), (std::vector<std::string>{"aa", "bc", "aaa"}));
   EXPECT_EQ(learnt({{"ab", 1}}, 1000), (std::vector<std::string>{"ab"}));  // nothing left to merge
 }
 
-// Runs of one character can be split in many ways.
+// A run of one character can be split in many ways.
 TEST(LearnMerges, NoTokenAndNoPairTwice) {
   WordCounts words;
   for (std::size_t n = 1; n < 60; ++n) {

@@ -1,4 +1,5 @@
-// A tokenizer.json with byte fallback, as LLaMA's: prefixes, added tokens and decoders as in the package `tokenizers`.
+// Reads a tokenizer.json with byte fallback, such as LLaMA's. Prefixes, added tokens and decoders must follow the
+// package `tokenizers`.
 #include "data/text/support.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/files.h"
@@ -99,7 +100,7 @@ class JsonTokenizers : public FolderTest {
   }
 };
 
-// Computed with the package `tokenizers` 0.23.
+// The ids were computed with the package `tokenizers` 0.23.
 const struct {
   const char *name, *text;
   Ids ids;
@@ -213,7 +214,7 @@ TEST_F(JsonTokenizers, SurviveBeingStoredAndExported) {
   }
 }
 
-// The texts of single tokens, one after the other, are the text of all.
+// The texts of single tokens must join to the text of all tokens.
 TEST_F(JsonTokenizers, DecodeTokenByToken) {
   Random random(5);
   for (const Steps& steps : kSteps) {
@@ -263,8 +264,8 @@ TEST_F(JsonTokenizers, EncodeLongTextsInParts) {
   }
 }
 
-// An export of a tokenizer that was trained here, as transformers writes it again: blanks stay blanks, and the line end
-// is an added token in place of its byte.
+// transformers rewrites the export of a tokenizer trained here: spaces stay spaces, and an added token replaces the
+// byte of the line end.
 TEST_F(JsonTokenizers, ReadExportsWithoutTheirModel) {
   const std::string text = write("text.txt", "the head attends\nto every token  of the room\n");
   config::TokenizerOptions options{.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 290};
@@ -278,7 +279,7 @@ TEST_F(JsonTokenizers, ReadExportsWithoutTheirModel) {
   }
 }
 
-// With both files, the tokenizer.json takes precedence, as in transformers, unless it has an unsupported setting.
+// As in transformers, tokenizer.json takes precedence over tokenizer.model, unless it has an unsupported setting.
 TEST_F(JsonTokenizers, ComeBeforeAModel) {
   write("tokenizer.model", to_sentencepiece_model(*tokenizer("first")));
   EXPECT_EQ(load_tokenizer(folder_)->encode(" a"), Ids{267});
@@ -286,7 +287,7 @@ TEST_F(JsonTokenizers, ComeBeforeAModel) {
   json["normalizer"] = {{"type", "NFC"}};
   write("tokenizer.json", json.dump());
   EXPECT_EQ(load_tokenizer(folder_)->encode(" a"), (Ids{266, 260}));
-  json["normalizer"] = nullptr;  // byte-level BPE is supported as well
+  json["normalizer"] = nullptr;  // byte-level BPE is also supported
   json["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
   json["decoder"] = {{"type", "ByteLevel"}};
   json["model"] = {{"type", "BPE"}, {"vocab", {{"a", 0}, {"\u0120", 1}}}, {"merges", Json::array()}};

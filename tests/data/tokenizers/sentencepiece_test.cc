@@ -147,7 +147,7 @@ TEST_F(SentencePieceTest, VeryLongLines) {
   }
   line += "x";
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(line)), line);
-  const std::string broken(200000, '\x80');  // not UTF-8, and cannot be cut anywhere: encoding must still end
+  const std::string broken(200000, '\x80');  // invalid UTF-8 that cannot be cut; encoding must still end
   EXPECT_FALSE(tokenizer->encode(broken).empty());
   const auto normalising = of_code(false);
   EXPECT_EQ(normalising->decode(normalising->encode(line)), line);
@@ -197,7 +197,7 @@ TEST_F(SentencePieceTest, TrainsOnAnyText) {
   }
 }
 
-// Serialises a varint, and a field of bytes, of a protocol buffer message.
+// Serialise a varint, and a field of bytes, of a protocol buffer message.
 std::string varint(std::uint64_t value) {
   std::string bytes;
   for (; value >= 0x80; value >>= 7) {
@@ -209,8 +209,8 @@ std::string field(std::uint64_t number, std::string_view bytes) {
   return varint(number << 3 | 2) + varint(bytes.size()) + std::string(bytes);
 }
 
-// A normalisation table that makes "A" an "a": from the root, unit 0, byte 0x41 leads to unit 0x41, whose value, unit
-// 0x40, is a place among the strings.
+// A normalisation table that changes "A" to "a". From the root, unit 0, byte 0x41 leads to unit 0x41. The value of that
+// unit is unit 0x40, which holds an offset into the strings.
 class Table {
  public:
   Table() { units[0x41] = 0x41 | kHasLeaf | 1U << 10, units[0x40] = kIsValue; }
@@ -242,12 +242,12 @@ TEST_F(SentencePieceTest, TablesThatPointOutsideThemselvesAreRefused) {
     table.units[unit] = to;
     return takes(table);
   };
-  EXPECT_FALSE(changed(0, 0x3d00U << 10));                    // a unit that does not exist
-  EXPECT_FALSE(changed(0, Table::kIsValue | 0x3d00U << 10));  // a search continues from the root even if it is a value
-  EXPECT_TRUE(changed(7, Table::kIsValue | 0x3d00U << 10));   // no search continues from any other value
-  EXPECT_FALSE(changed(7, 1U << 9 | 1U << 10));               // an offset in steps of 256
-  EXPECT_TRUE(changed(0x40, Table::kIsValue | 1));            // the empty string
-  EXPECT_FALSE(changed(0x40, Table::kIsValue | 2));           // beyond the strings
+  EXPECT_FALSE(changed(0, 0x3d00U << 10));                    // unit 0x3d does not exist
+  EXPECT_FALSE(changed(0, Table::kIsValue | 0x3d00U << 10));  // a search starts at the root even if it is a value
+  EXPECT_TRUE(changed(7, Table::kIsValue | 0x3d00U << 10));   // no search reaches any other value
+  EXPECT_FALSE(changed(7, 1U << 9 | 1U << 10));               // the offset is in steps of 256
+  EXPECT_TRUE(changed(0x40, Table::kIsValue | 1));            // offset of the empty string
+  EXPECT_FALSE(changed(0x40, Table::kIsValue | 2));           // offset beyond the strings
   Table endless;
   endless.strings = "a";
   EXPECT_FALSE(takes(endless));
@@ -257,7 +257,7 @@ TEST_F(SentencePieceTest, TablesThatPointOutsideThemselvesAreRefused) {
 }
 
 TEST_F(SentencePieceTest, APieceWithoutTextIsRefused) {
-  const std::string unknown = field(1, field(1, "<unk>") + "\x18\x02");  // of type 2
+  const std::string unknown = field(1, field(1, "<unk>") + "\x18\x02");  // type 2 is the unknown piece
   const auto with = [&](std::string_view piece) {
     return restore_tokenizer(TokenizerKind::sentencepiece, unknown + field(1, field(1, piece)), "the model");
   };

@@ -1,4 +1,4 @@
-// Imported SentencePiece models give the ids that SentencePiece gives for the whole text.
+// Tests that imported SentencePiece models encode whole texts like SentencePiece.
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
@@ -32,7 +32,7 @@ class Corpus : public sentencepiece::SentenceIterator {
 
 using Settings = std::unordered_map<std::string, std::string>;
 
-// LLaMA's settings, SentencePiece's defaults, T5's kind, no dummy prefix, and spaces as suffixes.
+// Settings of LLaMA, SentencePiece's defaults and T5; then no dummy prefix, and spaces as suffixes.
 const std::pair<const char*, Settings> kModels[] = {
     {"llama",
      {{"model_type", "bpe"},
@@ -139,7 +139,7 @@ TEST_F(WholeTextsFromJson, HaveTheIdsOfTheModel) {
     EXPECT_EQ(again->begin_id(), model->begin_id());
     for (const std::string_view text : kHostile) {
       const Ids ids = model->encode(text);
-      if (text.find("<s>") == std::string_view::npos) {  // found in texts, as in the package `tokenizers`
+      if (text.find("<s>") == std::string_view::npos) {  // tokenizer.json also finds "<s>" in texts
         EXPECT_EQ(again->encode(text), ids) << text;
       }
       EXPECT_EQ(again->decode(ids), model->decode(ids)) << text;
@@ -199,7 +199,7 @@ TEST_F(SentencePieceFiles, SayHowLinesAreEncoded) {
   EXPECT_NE(whole->name(), by_line->name()) << "the same name would mean the same ids";
   EXPECT_FALSE(encodes_by_line(*whole));
   EXPECT_TRUE(encodes_by_line(*by_line));
-  // Earlier versions encoded the model line by line.
+  // Earlier versions encoded texts line by line.
   Ids lines = by_line->encode("line");
   lines.push_back(by_line->id_of("<0x0A>"));
   for (const std::int32_t id : by_line->encode("end")) {
@@ -243,16 +243,16 @@ TEST_F(SentencePieceFiles, WholeLinesOfTheirTokenFilesAreHeldOut) {
 TEST_F(SentencePieceFiles, AreFoundInFolders) {
   write("tokenizer.model", model_);
   EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);
-  write("tokenizer.json", "{}");  // of the same tokenizer, for other programs
+  write("tokenizer.json", "{}");  // the same tokenizer for other programs
   EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);
   const std::int64_t size = load_tokenizer(folder_)->vocabulary_size();
-  const auto padded = load_tokenizer(folder_, size + 7);  // for a model with more ids than the tokenizer
+  const auto padded = load_tokenizer(folder_, size + 7);  // a model may have more ids than its tokenizer
   EXPECT_EQ(padded->vocabulary_size(), size + 7);
   EXPECT_EQ(padded->encode("a <spare 3>\nb"), load_tokenizer(folder_)->encode("a <spare 3>\nb"));
   EXPECT_EQ(restore_tokenizer(config::TokenizerKind::sentencepiece, padded->serialised(), "x")->vocabulary_size(),
             size + 7);
   EXPECT_EQ(load_tokenizer(folder_ / "tokenizer.model", size + 7)->serialised(), padded->serialised());
-  write("tokenizer.model", "IQ== 0\nIg== 1\n");  // a file of this name in another program's format
+  write("tokenizer.model", "IQ== 0\nIg== 1\n");  // another program's format under this name
   EXPECT_HAS(user_error_of([&] { load_tokenizer(folder_); }), "tokenizer.json");
 }
 

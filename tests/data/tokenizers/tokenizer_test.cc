@@ -202,7 +202,7 @@ TEST_F(TokenizerTest, OtherFilesAreRefusedByName) {
     EXPECT_HAS(user_error_of([&] { load_tokenizer(write("cut.tokenizer", whole.substr(0, size))); }), "cut.tokenizer");
   }
   std::string other = whole;
-  other[whole.rfind("\nc\n") + 1] = 'd';  // a good tokenizer, but not the one that the file names
+  other[whole.rfind("\nc\n") + 1] = 'd';  // still valid, but not the tokenizer named in the file
   EXPECT_HAS(user_error_of([&] { load_tokenizer(write("other.tokenizer", other)); }), "but the file says words-5");
 }
 

@@ -20,7 +20,7 @@ Words cut(const std::vector<std::string>& patterns, std::string_view text) {
   return words;
 }
 
-// The words that a regular expression library finds with the same patterns.
+// A regular expression library finds the same words with these patterns.
 TEST(Words, AreThoseOfThePatterns) {
   const struct {
     const char* text;
@@ -55,7 +55,7 @@ TEST(Words, AreThoseOfThePatterns) {
   }
 }
 
-// The words of the package `tokenizers` 0.23, with a | between two words.
+// The words come from the package `tokenizers` 0.23; | separates them.
 TEST(Words, AreThoseOfAnySequenceOfPatterns) {
   const struct {
     const char *text, *o200k, *deepseek_v2, *deepseek_v3;

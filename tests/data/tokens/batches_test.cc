@@ -14,7 +14,7 @@ namespace batches_test {
 
 class BatchesTest : public FolderTest {
  protected:
-  // Tokens 0, 1, 2, ..., so that an id is its position.
+  // Returns the tokens 0, 1, 2, ..., so that an id is its position.
   std::shared_ptr<const TokenFile> counting(std::int64_t size) const {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(size));
     std::iota(ids.begin(), ids.end(), 0);
@@ -28,7 +28,7 @@ std::int32_t token(const TokenBatch& batch, std::int64_t row, std::int64_t colum
 
 TEST_F(BatchesTest, EveryRowContinuesTheOneBefore) {
   const auto batches = make_batches(counting(1000), {.batch = 3, .length = 10}, config::Batching::streams, 1);
-  EXPECT_EQ(batches->per_epoch(), 33);  // streams of 333 tokens: 332 predictions, 33 chunks of 10
+  EXPECT_EQ(batches->per_epoch(), 33);  // 333 tokens a stream: 332 predictions, 33 chunks of 10
   for (int epoch = 0; epoch < 2; ++epoch) {
     std::vector<std::int32_t> last;
     for (std::int64_t step = 0; step < 33; ++step) {
@@ -55,7 +55,7 @@ TEST_F(BatchesTest, EveryRowContinuesTheOneBefore) {
 TEST_F(BatchesTest, ChunksCoverTheFileInANewOrderEveryEpoch) {
   const auto file = counting(1008);
   const auto batches = make_batches(file, {.batch = 4, .length = 10}, config::Batching::chunks, 5);
-  EXPECT_EQ(batches->per_epoch(), 25);  // 100 chunks
+  EXPECT_EQ(batches->per_epoch(), 25);  // 100 chunks, 4 a batch
   std::vector<std::vector<std::int32_t>> orders;
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<std::int32_t> begins;
@@ -95,7 +95,7 @@ TEST(Shuffle, IsAPermutationWithoutRegularity) {
     }
     EXPECT_EQ(seen.size(), n);
   }
-  // Over many seeds, every position gets every value equally often (chi-squared, 25 degrees of freedom).
+  // Over many seeds, every position receives every value equally often (chi-squared test, 25 degrees of freedom).
   constexpr std::uint64_t kN = 6, kRounds = 60000;
   std::map<std::pair<std::uint64_t, std::uint64_t>, double> counts;
   for (std::uint64_t seed = 0; seed < kRounds; ++seed) {
@@ -110,7 +110,7 @@ TEST(Shuffle, IsAPermutationWithoutRegularity) {
     chi_squared += (count - expected) * (count - expected) / expected;
   }
   EXPECT_EQ(counts.size(), kN * kN);
-  EXPECT_LT(chi_squared, 60.0);  // 99.99 % of fair shuffles
+  EXPECT_LT(chi_squared, 60.0);  // 99.99% of fair shuffles are below
 }
 
 TEST_F(BatchesTest, ASavedPositionContinuesExactly) {
@@ -208,11 +208,12 @@ TEST_F(BatchesTest, AnEvaluationPredictsEveryTokenOnce) {
   }
 }
 
-// The targets that a pass counts. Checks that each is predicted once, with the memory that it has in a whole pass.
+// Returns the targets that a pass counts. Checks that each is predicted once, after at least `warming` chunks of
+// memory.
 std::vector<std::int32_t> counted_targets(const std::shared_ptr<const TokenFile>& file, const EvaluationShape& shape) {
   EvaluationPass pass(file, shape);
   std::vector<std::int32_t> counted;
-  std::vector<std::int64_t> begins;  // by row: the first chunk since the memory was reset
+  std::vector<std::int64_t> begins;  // of each row: the first chunk since the memory was reset
   std::int64_t batches = 0, chunks = 0;
   for (EvaluationBatch batch; pass.next(batch); ++batches, chunks += batch.batch) {
     begins = batch.resets_memory ? batch.chunks : begins;
@@ -252,7 +253,7 @@ TEST_F(BatchesTest, ALimitedEvaluationIsSpreadEvenlyOverTheFile) {
                        part = (most + shape.length - 1) / shape.length;
     ASSERT_LE(std::ssize(counted), most);
     ASSERT_GE(std::ssize(counted), most - (size - 1) % shape.length) << "the file's last chunk may be shorter";
-    // The largest gap is that of equally spaced pieces of one length.
+    // The gap is largest if the pieces have equal lengths and distances.
     const std::int64_t pieces =
         std::min<std::int64_t>(part, shape.warming > 0 ? std::clamp<std::int64_t>(part / shape.warming, 8, 64) : 64);
     std::int32_t before = 0, largest = 0;

@@ -1,4 +1,3 @@
-// Batches from several files.
 #include <map>
 #include <numeric>
 #include <set>
@@ -16,7 +15,7 @@ constexpr std::int32_t kApart = 100000;  // ids of file n start at n * kApart
 
 class MixtureTest : public FolderTest {
  protected:
-  // Writes files of these sizes. An id encodes its file and its position.
+  // Writes files of these sizes. Each id encodes its file and its position in the file.
   Mixture mixture(const std::vector<std::int64_t>& sizes, std::vector<double> weights) const {
     Mixture made{.files = {}, .weights = std::move(weights)};
     for (const std::int64_t size : sizes) {
@@ -32,7 +31,7 @@ std::int32_t token(const TokenBatch& batch, std::int64_t row, std::int64_t colum
   return batch.tokens[static_cast<std::size_t>(row * (batch.length + 1) + column)];
 }
 
-// Each row is a contiguous part of the file that the batch names.
+// Expects that each row is a contiguous part of the file that the batch names.
 void expect_whole_rows(const TokenBatch& batch) {
   ASSERT_EQ(std::ssize(batch.corpora), batch.batch);
   for (std::int64_t row = 0; row < batch.batch; ++row) {
@@ -51,7 +50,7 @@ TEST_F(MixtureTest, SharesAreApproximatedBest) {
   EXPECT_EQ(shares_of({1000, 1}, 4), (Shares{4, 0}));
 }
 
-// Each row continues the previous batch's row in the same file, unless its stream starts again.
+// Each row must continue the same row of the previous batch, unless its stream restarts.
 TEST_F(MixtureTest, AStreamStaysWithItsRow) {
   const auto batches = mix_batches(mixture({400, 90}, {3, 1}), {.batch = 4, .length = 10}, Batching::streams, 1);
   TokenBatch before;
@@ -69,7 +68,7 @@ TEST_F(MixtureTest, AStreamStaysWithItsRow) {
     }
     before = batch;
   }
-  // Three streams of 13 chunks of the first file and one of 8 chunks of the second, which start again when they end.
+  // The first file has three streams of 13 chunks, the second one stream of 8 chunks; each restarts at its end.
   EXPECT_EQ(restarts, (std::map<std::int64_t, int>{{0, 3}, {1, 3}, {2, 3}, {3, 4}}));
 }
 
@@ -77,7 +76,7 @@ TEST_F(MixtureTest, ChunksAreDealtByWeightAndAllOfThemComeBeforeAnyAgain) {
   const Mixture files = mixture({1001, 201, 51}, {0.6, 0.3, 0.1});
   const auto batches = mix_batches(files, {.batch = 8, .length = 10}, Batching::chunks, 5);
   std::map<std::int32_t, std::vector<std::int32_t>> begins;
-  constexpr int kSteps = 8192;  // as many rows as are dealt together
+  constexpr int kSteps = 8192;  // 8 * kSteps rows are one block of the mixture
   for (int step = 0; step < kSteps; ++step) {
     const TokenBatch batch = batches->next();
     EXPECT_TRUE(batch.resets_memory);
@@ -87,7 +86,7 @@ TEST_F(MixtureTest, ChunksAreDealtByWeightAndAllOfThemComeBeforeAnyAgain) {
     for (std::int64_t row = 0; row < 8; ++row) {
       begins[batch.corpora[static_cast<std::size_t>(row)]].push_back(token(batch, row, 0));
     }
-    if (step == 99) {  // 800 rows: within four deviations of the weights already
+    if (step == 99) {  // after 800 rows, within four standard deviations
       EXPECT_NEAR(static_cast<double>(begins[0].size()), 480, 56);
       EXPECT_NEAR(static_cast<double>(begins[1].size()), 240, 52);
       EXPECT_NEAR(static_cast<double>(begins[2].size()), 80, 34);
@@ -98,7 +97,7 @@ TEST_F(MixtureTest, ChunksAreDealtByWeightAndAllOfThemComeBeforeAnyAgain) {
   for (std::int32_t corpus = 0; corpus < 3; ++corpus) {
     const std::vector<std::int32_t>& all = begins[corpus];
     EXPECT_EQ(std::ssize(all), shares[static_cast<std::size_t>(corpus)]);
-    // Over the whole deal, every chunk of a file is used equally often, except in the last, incomplete pass.
+    // Over the whole block, the file's chunks are used equally often, except in the last, incomplete pass.
     std::map<std::int32_t, std::int64_t> times;
     for (const std::int32_t begin : all) {
       ++times[begin];

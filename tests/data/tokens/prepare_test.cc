@@ -50,7 +50,7 @@ TEST_F(PrepareTest, ChangedTextOrOptionsArePreparedAgain) {
   const PreparedData changed = prepare(data);
   EXPECT_NE(train_of(changed), train_of(first));
   EXPECT_EQ(changed.tokenizer->vocabulary_size(), 6);
-  EXPECT_NE(changed.validation.file, first.validation.file);  // the same text, another tokenizer
+  EXPECT_NE(changed.validation.file, first.validation.file);  // the text is the same, the tokenizer is not
 }
 
 TEST_F(PrepareTest, AChangedByteInACachedFileIsDetected) {
@@ -109,7 +109,7 @@ TEST_F(PrepareTest, ATokenFileAloneIsEnough) {
   EXPECT_EQ(train_of(prepared), at("made.tokens"));
   EXPECT_EQ(prepared.tokenizer->name(), tokenizer->name());
   EXPECT_EQ(ids_of(TokenFile(prepared.validation.file)), tokenizer->encode("c d\n"));
-  // Vice versa, the training text is encoded with the validation's tokenizer.
+  // Conversely, the training text is encoded with the validation file's tokenizer.
   EXPECT_EQ(prepare({.train = {text}, .validation = {at("made.tokens")}}, {}).tokenizer->name(), tokenizer->name());
 }
 
@@ -165,7 +165,7 @@ TEST_F(PrepareTest, TheLastTokensOfATokenFileAreHeldOut) {
     write_token_file(*source, *tokenizer, at("text.tokens"));
     const PreparedData prepared =
         prepare({.train = {at("text.tokens")}, .order = config::Order::given, .validation_fraction = 0.1}, {});
-    EXPECT_EQ(train_of(prepared), at("text.tokens"));  // the file itself, of which less is read
+    EXPECT_EQ(train_of(prepared), at("text.tokens"));  // the file itself, without its last part
     const TokenFile train(train_of(prepared), "", prepared.train.front().parts), held_out(prepared.validation.file);
     const std::string before = tokenizer->decode(first_ids(train, train.size())),
                       after = tokenizer->decode(ids_of(held_out));
@@ -176,7 +176,7 @@ TEST_F(PrepareTest, TheLastTokensOfATokenFileAreHeldOut) {
     ASSERT_TRUE(held_out.unknown());
     EXPECT_EQ(held_out.unknown()->bytes, 0);
     EXPECT_HAS(prepared.validation.name, "a share of");
-    // An evaluation prepares the same split alone.
+    // An evaluation alone must prepare the same split.
     const config::DataOptions data{
         .train = {at("text.tokens")}, .order = config::Order::given, .validation_fraction = 0.1};
     EXPECT_EQ(prepare_validation(data, prepared.tokenizer, folder_ / "cache").file, prepared.validation.file);
@@ -200,16 +200,16 @@ TEST_F(PrepareTest, DocumentsOfATokenFileAreHeldOut) {
   EXPECT_EQ(train.size() + held_out.size(), whole.size());
   EXPECT_NEAR(static_cast<double>(held_out.size()), 0.1 * static_cast<double>(whole.size()),
               0.05 * static_cast<double>(whole.size()));
-  EXPECT_GT(prepared.train.front().parts.size(), 3U);  // from several places
+  EXPECT_GT(prepared.train.front().parts.size(), 3U);  // parts from several places
   EXPECT_EQ(held_out.documents().size() + train.documents().size(), whole.documents().size());
-  // The parts together are the text, and the text itself gives the same split as its tokens.
+  // The parts together are the whole text, and the text gives the same split as its token file.
   std::string rest = tokenizer->decode(first_ids(train, train.size()));
   std::string held = tokenizer->decode(ids_of(held_out));
   EXPECT_EQ(rest.size() + held.size(), tokenizer->decode(ids_of(whole)).size());
   EXPECT_EQ(prepare_validation(data, prepared.tokenizer, folder_ / "cache").file, prepared.validation.file);
 }
 
-// The length of an unknown word cannot be derived from its token, and dropped spaces are not counted.
+// An unknown word's length cannot be derived from its token, and dropped spaces are not counted.
 TEST_F(PrepareTest, UnknownByteCountsAreNotReported) {
   const auto words = write_words("a  b\nc   d\na b\nc  d\n", "blanks.tokens");
   const PreparedData prepared =
@@ -237,7 +237,7 @@ TEST_F(PrepareTest, AMixtureHasAPartForEachName) {
     return tokenizer->decode(first_ids(file, file.size()));
   };
   EXPECT_EQ(text_of_part(held_out.train[0]) + "|" + text_of_part(held_out.train[1]), "a b c\na b\na\n|c a\nb\na a\n");
-  EXPECT_EQ(text_of_part(held_out.validation), "b c\nc b\n");  // of both
+  EXPECT_EQ(text_of_part(held_out.validation), "b c\nc b\n");  // a part of each file
   EXPECT_EQ(prepare_validation(data, held_out.tokenizer, folder_ / "cache").file, held_out.validation.file);
   data.validation = {write("validation.txt", "b a\n")};
   const PreparedData named = prepare(data, {});

@@ -62,7 +62,7 @@ TEST(SpreadUnits, MeetTheLimitAndHaveTheMeanOfAll) {
     EXPECT_LE(sum, most);
     EXPECT_GE(sum, most * 8 / 10);
     EXPECT_TRUE(std::ranges::is_sorted(units));
-    // A figure that rises along the data has the same mean in the part.
+    // A value that rises along the data must have the same mean in the selected part.
     EXPECT_NEAR(static_cast<double>(positions) / static_cast<double>(units.size()), static_cast<double>(size - 1) / 2.0,
                 1.0);
   }

@@ -24,7 +24,7 @@ TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
   EXPECT_EQ(file.tokenizer_name(), tokenizer->name());
   EXPECT_EQ(file.tokenizer()->serialised(), tokenizer->serialised());
   EXPECT_EQ(tokenizers::load_tokenizer(at("a.tokens"))->name(),
-            tokenizer->name());  // a token file can also be used as a tokenizer file
+            tokenizer->name());  // a token file is also a tokenizer file
   EXPECT_EQ(SafetensorsFile(at("a.tokens")).at("tokens").dtype, DType::u16);
   Ids middle(3);
   file.copy(2, 3, middle.data());
@@ -126,7 +126,7 @@ TEST_F(TokenFileTest, ReportsWhatTheTokenizerDropped) {
   join_token_files({at("known.tokens"), at("other.tokens"), at("other.tokens")}, at("joined.tokens"));
   EXPECT_EQ(TokenFile(at("joined.tokens")).unknown()->bytes, 12);
 
-  // Files of earlier versions do not state how many words are unknown.
+  // Files from earlier versions do not state the number of unknown words.
   const SafetensorsFile stored(at("other.tokens"));
   SafetensorsWriter writer;
   for (const auto& [name, tensor] : stored.tensors()) {
@@ -239,7 +239,7 @@ TEST_F(TokenFileTest, RefusesOtherFormatsAndWrongMetadata) {
   EXPECT_HAS(user_error_of([&] { ids_of(TokenFile(at("negative.tokens"))); }), "negative.tokens: is damaged");
 }
 
-// Reading a part of a large file does not read the rest.
+// Reading a part of a large file must not read the rest.
 TEST_F(TokenFileTest, AHugeFileIsReadOnDemand) {
   constexpr std::int64_t kTokens = std::int64_t{1} << 30;  // 2 GiB, nearly all of them a hole in the file
   std::string metadata;

@@ -1,4 +1,4 @@
-// Writes token files, from ids or from words, and reads them.
+// Writes token files from ids or words, and reads them.
 #pragma once
 
 #include <cstring>
@@ -23,7 +23,7 @@ inline std::map<std::string, std::string> token_metadata(std::int64_t vocabulary
           {"text_bytes", "1"}};
 }
 
-// Writes ids for a vocabulary of this size. The stored tokenizer is a bytes tokenizer.
+// Writes ids for a vocabulary of this size; the stored tokenizer has the kind "bytes".
 inline std::shared_ptr<const TokenFile> write_tokens(const std::string& path, const std::vector<std::int32_t>& ids,
                                                      std::int64_t vocabulary_size) {
   SafetensorsWriter writer;

@@ -1,4 +1,4 @@
-// The emulated device's memory, counters, device guard and hooks.
+// Implements the emulated device's memory, counters, device guard and hooks.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/DeviceType.h>
@@ -23,8 +23,7 @@ constexpr std::size_t kReserved = std::size_t{1} << 36;  // address space; pages
 constexpr std::size_t kSmallest = 256;                   // CUDA's alignment
 constexpr int kFresh = 0xFF;                             // NaN in every floating type, -1 in integer types
 
-// A memory file that is mapped twice: inaccessible at the addresses of the device's tensors, and accessible for the
-// operators.
+// Maps one memory file twice: inaccessible at the addresses of device tensors, and accessible for the host's operators.
 class Memory {
  public:
   Memory() {
@@ -86,7 +85,7 @@ class Memory {
   std::unordered_map<std::size_t, std::vector<std::size_t>> free_;
 };
 
-// Never destroyed: tensors in other libraries' globals may be freed later.
+// The object is never destroyed, because tensors in other libraries' globals may be freed later.
 Memory& memory() {
   static auto* all = new Memory;
   return *all;

@@ -1,4 +1,4 @@
-// The emulated device catches accesses from the host, and counts operators and waits.
+// Checks that the emulated device catches accesses from the host, and counts operators and waits.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace keeping_test {
 
 const at::TensorOptions kThere = at::TensorOptions(at::kFloat).device(at::kCUDA);
 
-// The error's message, or "".
+// Returns the error's message, or "".
 template <class Work>
 std::string complaint(const Work& work) {
   try {
@@ -47,7 +47,7 @@ TEST(EmulatedCuda, AnIndexOfTheHostIsCaught) {
   EXPECT_NE(complaint([&] { x.index_select(0, here); }).find("cpu"), std::string::npos);
   EXPECT_NE(complaint([&] { x.index({here}); }).find("cpu"), std::string::npos);
   EXPECT_EQ(complaint([&] { x.index_select(0, here.to(at::kCUDA)); }), "");
-  // One of this project's operators, with an index on the host.
+  // The operator is one of Headroom's, and its index is on the host.
   const at::Tensor bank = at::ones({2, 3, 5}, kThere), index = at::zeros({4, 1, 1}, at::kLong);
   EXPECT_NE(complaint([&] { ops::expert_linear({.input = x, .bank = bank, .index = index}); }).find("cpu"),
             std::string::npos);
@@ -74,7 +74,7 @@ TEST(EmulatedCuda, AHostPointerIsCaught) {
 TEST(EmulatedCuda, CountsWaitsAndOperators) {
   const at::Tensor x = at::ones({4}, kThere);
   reset_counts();
-  const at::Tensor y = (x + 1).view({2, 2}).t();  // views launch nothing
+  const at::Tensor y = (x + 1).view({2, 2}).t();  // views launch no kernel
   EXPECT_EQ(counts().all_operators(), 1);
   EXPECT_EQ(counts().all_waits(), 0);
   y.sum().item<float>();

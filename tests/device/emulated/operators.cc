@@ -1,5 +1,5 @@
-// The emulated device's operators: one boxed kernel runs the same operator on the host, on the same memory at its host
-// address. Only allocation has kernels of its own.
+// Implements the emulated device's operators. One boxed kernel runs the same operator on the host, on the same memory
+// at its host address. Only allocation and three operators at the end have separate kernels.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -14,7 +14,7 @@
 namespace headroom::emulated_cuda {
 namespace {
 
-// The shape of the result depends on the values of the inputs, so that the host must wait for them.
+// The shape of these operators' results depends on input values, so the host must wait for the device.
 const std::set<std::string> kWaiting = {"aten::_local_scalar_dense",
                                         "aten::equal",
                                         "aten::nonzero",
@@ -28,15 +28,15 @@ const std::set<std::string> kWaiting = {"aten::_local_scalar_dense",
                                         "aten::repeat_interleave",
                                         "aten::is_nonzero"};
 
-// With AMX the host's bf16 kernels read the memory between rows, which gives NaN; a device's do not. They get
-// contiguous copies.
+// With AMX, the host's bf16 matmul reads the memory between rows, which holds NaN; a GPU's matmul does not. Its inputs
+// are therefore made contiguous.
 const std::set<std::string> kProducts = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"};
 
 bool writes(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-// One call: its arguments on the host, and its results back on the device.
+// Maps one call's arguments to the host, and its results back to the device.
 class HostCall {
  public:
   explicit HostCall(const c10::OperatorHandle& op)
@@ -84,7 +84,7 @@ class HostCall {
     return value;
   }
 
-  // Applies the call's changes of shape and storage to the device's tensors.
+  // Applies the call's changes of shape and storage to the device tensors.
   void settle() {
     for (const auto& [device, host] : pairs_) {
       if (const at::Storage& now = host.storage(); now.data() != emulated_cuda::on_host(device.storage().data())) {
@@ -141,7 +141,7 @@ class HostCall {
     return host;
   }
 
-  // One host storage for each device storage, so that operators can detect overlap.
+  // Each device storage has one host storage, so that operators can detect overlap.
   at::Storage storage_on_host(const at::Tensor& t) {
     const at::Storage& device = t.storage();
     const auto found = hosts_.find(device.unsafeGetStorageImpl());
@@ -199,10 +199,10 @@ class HostCall {
 
   std::string name_;
   bool copies_, mask_ = false, host_written_ = false, host_read_ = false;
-  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;       // device tensor, host tensor
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;       // device tensor and host tensor
   std::vector<at::Tensor> passed_;                             // arguments that are host tensors
-  std::unordered_map<c10::StorageImpl*, at::Storage> hosts_;   // host storage by device storage
-  std::unordered_map<c10::StorageImpl*, at::Tensor> devices_;  // device tensor by host storage
+  std::unordered_map<c10::StorageImpl*, at::Storage> hosts_;   // key: device storage
+  std::unordered_map<c10::StorageImpl*, at::Tensor> devices_;  // key: host storage
 };
 
 void on_host_instead(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -243,7 +243,7 @@ TORCH_LIBRARY_IMPL(_, CUDA, library) {
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("empty.memory_format", empty);
   library.impl("empty_strided", empty_strided);
-  // These have kernels of their own in a CUDA build; in a CPU build their fallbacks do not support this device.
+  // These operators have CUDA kernels, but the fallbacks in a CPU build do not support this device.
   for (const char* name : {"copy_", "_foreach_norm.Scalar", "native_layer_norm"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&on_host_instead>());
   }

@@ -1,4 +1,4 @@
-// The number of host synchronisations and kernel launches of a training step.
+// Counts the host synchronisations and kernel launches of a training step.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@
 namespace headroom::emulated_cuda {
 namespace waits_test {
 
-// The zoo's layers, on fewer tokens.
+// Returns a zoo recipe with fewer tokens.
 config::Config of_the_zoo(const std::string& name) {
   return config::load_config("zoo/" + name, {"model.context_length=16"});
 }
 
-// Counts of a training step, including the transfer of its batch.
+// Returns the counts of one training step, including the transfer of its batch.
 Counts step_counts(const config::Config& config) {
   const at::Device device = models::resolve("cuda");
   const auto model = models::make_model(config.model, 1, at::TensorOptions(at::kFloat).device(device));

@@ -33,7 +33,7 @@ TEST(Check, HeadsAndGroups) {
 TEST(Check, Experts) {
   const std::string experts = "projection = \"experts\"\n";
   EXPECT_EQ(about_attention(experts + "n_experts = 4\ntop_k = 5"), "top_k");
-  EXPECT_EQ(about_attention("n_experts = 4\ntop_k = 5"), "no error");  // unused with "dense"
+  EXPECT_EQ(about_attention("n_experts = 4\ntop_k = 5"), "no error");  // "dense" does not use n_experts
   EXPECT_EQ(about_attention(experts + "experts = []"), "experts");
   EXPECT_EQ(about_attention(experts + "experts = [\"v\", \"o\", \"v\"]"), "experts");
   EXPECT_EQ(about_attention(experts + "gate = \"softmax\""), "gate");
@@ -157,7 +157,7 @@ TEST(Check, AStepReadsAsManyWholeSequencesAsFitItsTokens) {
   EXPECT_EQ(config.whole_sequences(), 8);
 }
 
-// Each pair has the TOML lines and the key of the error.
+// Each pair holds TOML lines and the key that the error names.
 TEST(Check, FactoredTiedAndGroupedLatentHeads) {
   const std::string factored = "projection = \"factored\"\nkv_rank = 2\n", tied = "projection = \"tied\"\n",
                     latents = "projection = \"latent\"\nlatent_groups = 2\n";
@@ -165,7 +165,7 @@ TEST(Check, FactoredTiedAndGroupedLatentHeads) {
     EXPECT_EQ(about_attention(lines), "no error");
   }
   const std::pair<std::string, std::string> wrong[] = {
-      {"projection = \"factored\"", "kv_rank"},  // the default is a width of latents
+      {"projection = \"factored\"", "kv_rank"},  // the default kv_rank is the width of latents
       {factored + "n_kv_heads = 2", "n_kv_heads"},
       {factored + "bias = true", "bias"},
       {factored + "qk_norm = true", "qk_norm"},
@@ -287,8 +287,8 @@ TEST(Check, RotatingChannelsArePairs) {
   EXPECT_EQ(rope(3, "0.5"), "rope_fraction");
   EXPECT_EQ(rope(1, "0.5"), "rope_fraction");
   EXPECT_EQ(rope(41, "0.5"), "no error");   // 20 channels
-  EXPECT_EQ(rope(205, "0.5"), "no error");  // 102
-  EXPECT_EQ(rope(60, "0.1"), "no error");   // 6, although 0.1 is not exact
+  EXPECT_EQ(rope(205, "0.5"), "no error");  // 102 channels
+  EXPECT_EQ(rope(60, "0.1"), "no error");   // 6 channels, although 0.1 is inexact
   EXPECT_EQ(about_attention("d_head = 41\nposition = \"relative\""), "no error");
 }
 
@@ -394,9 +394,9 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint("train.muon_learning_rate = 0.02"), "x: train.muon_learning_rate");
   EXPECT_EQ(complaint("train.optimizer = \"muon\"\ntrain.muon_momentum = 0.9"), "no error");
   EXPECT_EQ(complaint("train.muon_momentum = 0.9"), "x: train.muon_momentum");
-  EXPECT_EQ(complaint("train.shard = \"none\""), "no error");  // earlier versions wrote it
+  EXPECT_EQ(complaint("train.shard = \"none\""), "no error");  // written by earlier versions
   EXPECT_NE(complaint("train.shard = \"optimizer\""), "no error");
-  EXPECT_EQ(complaint("data.shuffle_buffer = 10"), "no error");  // of runs that are evaluated still
+  EXPECT_EQ(complaint("data.shuffle_buffer = 10"), "no error");  // older runs that are still evaluated have it
   EXPECT_EQ(complaint("train.gradient_accumulators = 2\ntrain.accumulate = 4"), "no error");
   EXPECT_EQ(complaint("train.gradient_accumulators = 3\ntrain.accumulate = 4"), "x: train.gradient_accumulators");
   EXPECT_EQ(complaint("train.sample_every = 5"), "no error");

@@ -1,4 +1,3 @@
-// The error message of an action.
 #pragma once
 
 #include <string>
@@ -8,7 +7,7 @@
 
 namespace headroom {
 
-// The message of a UserError, "error: ..." for another Error, or "no error".
+// Returns the message of a UserError, "error: ..." for another Error, or "no error".
 template <class Action>
 std::string complaint_of(Action action) {
   try {
@@ -21,15 +20,15 @@ std::string complaint_of(Action action) {
   return "no error";
 }
 
-// What a message is about, without its sentence: "x:2: model.norm: must be ..." gives "x:2: model.norm", and "no error"
-// itself.
+// Returns the message without its sentence: "x:2: model.norm" for "x:2: model.norm: must be ...". "no error" stays as
+// it is.
 inline std::string subject_of(const std::string& message) {
   const std::size_t origin = message.find(": ");
   const std::size_t key = origin == std::string::npos ? origin : message.find(": ", origin + 1);
   return message.substr(0, key);
 }
 
-// The name that a message proposes instead of a wrong one; empty if it proposes none.
+// Returns the name that a message suggests, or "" if it suggests none.
 inline std::string suggestion_of(const std::string& message) {
   constexpr std::string_view kQuestion = "did you mean ";
   const std::size_t at = message.find(kQuestion);

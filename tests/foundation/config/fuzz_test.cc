@@ -5,7 +5,7 @@
 namespace headroom::config {
 namespace config_fuzz_test {
 
-constexpr std::int64_t kCampaigns = 2;  // against one parser
+constexpr std::int64_t kCampaigns = 2;  // both fuzz the same parser
 
 TEST(ConfigFuzz, Toml) {
   const fuzz::Material material{

@@ -15,7 +15,7 @@ namespace load_test {
 
 namespace fs = std::filesystem;
 
-// A home folder with two recipes, and a current folder beside them.
+// Makes a home folder with two recipes, and a current folder beside it.
 class LoadConfig : public testing::Test {
  protected:
   void SetUp() override {
@@ -101,7 +101,7 @@ TEST_F(LoadConfig, SuggestsTheNearestName) {
   EXPECT_EQ(suggestion("elsewhere.toml"), "");
   EXPECT_EQ(suggestion(folder_.string()), "");
   EXPECT_EQ(suggestion("../demo/small"), "demo/small");
-  for (const std::string folder : {"demo", "demo/"}) {  // every recipe of it may be meant
+  for (const std::string folder : {"demo", "demo/"}) {  // no recipe is suggested, since any of them could be meant
     const std::string message = complaint_of([&] { load_config(folder); });
     EXPECT_TRUE(message.ends_with("; `headroom recipes demo/` lists the 2 recipes of this folder")) << message;
   }
@@ -153,7 +153,7 @@ TEST_F(LoadConfig, RefusesAWrongBase) {
   put("here/late.toml", "[model]\nn_layers = 1\nbase = \"demo/small\"\n");
   const std::string late = complaint_of([] { load_config("late.toml"); });
   EXPECT_EQ(subject_of(late), "late.toml:3: model.base");
-  EXPECT_EQ(suggestion_of(late), "");  // not the most similar key
+  EXPECT_EQ(suggestion_of(late), "");  // the most similar key is not suggested
   put("here/of_wrong.toml", "base = \"wrong.toml\"\n");
   EXPECT_EQ(subject_of(complaint_of([] { load_config("of_wrong.toml"); })), "wrong.toml:2: model.n_layers");
 }
@@ -272,7 +272,7 @@ TEST_F(LoadConfig, RefusesOtherFiles) {
   const auto complaint = [](const std::string& name) { return complaint_of([&] { load_config(name); }); };
   EXPECT_TRUE(complaint("huge.toml").starts_with("huge.toml: ")) << complaint("huge.toml");
   EXPECT_TRUE(complaint("book.txt").starts_with("book.txt:1: ")) << complaint("book.txt");
-  for (const std::string name : {"book.txt", "long.txt"}) {  // the message proposes to train on it
+  for (const std::string name : {"book.txt", "long.txt"}) {  // the message suggests training on the file
     EXPECT_NE(complaint(name).find("data.train = [\"" + name + "\"]"), std::string::npos) << complaint(name);
   }
   EXPECT_TRUE(complaint("model.safetensors").starts_with("model.safetensors: is a checkpoint"));
@@ -343,7 +343,7 @@ TEST_F(LoadConfig, UnusedKeysOutsideTheModelAreNamed) {
             1);
 }
 
-// Until the checkpoint has completed the model, its keys must not be compared with the defaults of others.
+// The keys must not be compared with defaults before the checkpoint has completed the model.
 TEST_F(LoadConfig, AModelThatACheckpointCompletesIsNotChecked) {
   put("here/tune.toml", "[model]\nmemory_length = 32\n[train]\nbatch_size = 4\nstart_from = \"run\"\n");
   EXPECT_EQ(load_run_config("tune.toml").model.memory_length, 32);

@@ -36,7 +36,7 @@ TEST(ExpertOptionsTest, SelectionsNeeded) {
   const ExpertOptions shared{.experts = {"v", "o"}, .shared_selection = true};
   EXPECT_EQ(shared.n_selections(), 1);
   EXPECT_TRUE(experts({"v"}).has_experts('v'));
-  EXPECT_FALSE(AttentionOptions().has_experts('v'));  // dense
+  EXPECT_FALSE(AttentionOptions().has_experts('v'));  // the projection is "dense"
 }
 
 TEST(PartOptionsTest, IsAValue) {
@@ -147,7 +147,7 @@ TEST(Layers, DifferInTheKeysOfTheirEntry) {
   EXPECT_EQ(model.of_layer(3).attention.projection, "dense");
   EXPECT_TRUE(model.of_layer(2).layers.empty());
   const auto kinds = model.kinds_of_layers(7);
-  ASSERT_EQ(kinds.size(), 2U);  // the first and the last entry are alike
+  ASSERT_EQ(kinds.size(), 2U);  // the first and the last entry are equal
   EXPECT_EQ(kinds[0].second, 5);
   EXPECT_EQ(kinds[1].second, 2);
   EXPECT_TRUE(model.routes());

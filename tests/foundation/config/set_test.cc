@@ -57,7 +57,7 @@ TEST(SetKey, AnIntegerThatARunMayChoose) {
   EXPECT_EQ(parse_config(to_toml(again), "again").train.checkpoint_every, kAutomatic);
 }
 
-// Such names are often not similar to ours.
+// Names from other tools are often not similar to Headroom's.
 TEST(SetKey, SuggestsKeysForNamesFromOtherTools) {
   for (const auto& [wrong, right] :
        std::vector<std::pair<std::string, std::string>>{{"train.lr", "train.learning_rate"},
@@ -80,7 +80,7 @@ TEST(SetKey, SuggestsKeysForNamesFromOtherTools) {
   }
 }
 
-// Configs, checkpoints and scripts of earlier versions contain them.
+// Earlier configs, checkpoints and scripts contain these names.
 TEST(SetKey, AcceptsEarlierNames) {
   EXPECT_EQ(with("train.parts=2").train.gradient_accumulators, 2);
   EXPECT_EQ(with("data.most_words=9").data.max_words, 9);

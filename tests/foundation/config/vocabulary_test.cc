@@ -1,4 +1,4 @@
-// model.vocabulary_size and tokenizer.vocabulary_size are derived from each other.
+// Tests that model.vocabulary_size and tokenizer.vocabulary_size are derived from each other.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

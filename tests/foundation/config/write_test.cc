@@ -52,7 +52,7 @@ TEST(ToToml, KeepsEveryCharacter) {
   EXPECT_EQ(copy.data.train, config.data.train);
 }
 
-// Sets a random permitted value.
+// Sets a field to a random permitted value.
 struct Randomiser {
   Random& random;
   const Field& field;
@@ -120,7 +120,7 @@ TEST(ToToml, RandomConfigsReadBackExactly) {
   }
 }
 
-// Values of another type than the field's, and numbers beyond its range.
+// Makes values of another type than the field's, and numbers outside its range.
 struct WrongValues {
   const Field& field;
   std::vector<std::string> numbers() const {
@@ -161,7 +161,7 @@ TEST(Keys, RefuseWrongValuesByName) {
       EXPECT_TRUE(text.starts_with("x.toml:2: " + dotted)) << value << ": " << text;
       ++refused;
     }
-    if (!std::holds_alternative<std::string*>(field.slot)) {  // text may be any words
+    if (!std::holds_alternative<std::string*>(field.slot)) {  // any word is a valid text
       const std::string text = complaint_of([&] { set_key(config, dotted + "=" + wrong[0]); });
       EXPECT_TRUE(text.starts_with("--set: " + dotted)) << wrong[0] << ": " << text;
     }

@@ -170,7 +170,7 @@ TEST_F(AtomicFileTest, AFolderIsClearedOfLeftoversOnly) {
   remove_leftovers(folder_ / "no such folder");
 }
 
-// The system releases the lock of a killed process, whose file is then a leftover.
+// The system releases the lock of a killed process, whose temporary file is then a leftover.
 TEST_F(AtomicFileTest, AKilledProcessLeavesALeftover) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);

@@ -14,7 +14,7 @@ using WalkFolder = ScratchFolder;
 using FolderBytes = ScratchFolder;
 using AvailableBytes = ScratchFolder;
 
-// The names that a walk visits, and its error.
+// Returns the names that a walk visits, and the error of the walk.
 std::pair<std::set<std::string>, std::error_code> names_in(const fs::path& folder, const std::string& skipped = "") {
   std::set<std::string> names;
   const std::error_code error = walk_folder(folder, [&](const fs::directory_entry& entry) {

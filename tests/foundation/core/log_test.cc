@@ -96,9 +96,8 @@ TEST(ProgressText, SlowUnitsAndLargeCounts) {
   EXPECT_EQ(progress_line(s), "encode: 10.0 M/40.0 M tokens, 1.0 M tokens/s, 30 s left");
 }
 
-// Returns the stderr of a child process, which is a terminal with this many columns, or a pipe if 0.
-// The child's last bytes can be lost when the last writer closes a terminal, so this process keeps it open and marks
-// the end.
+// Returns what `work` writes to stderr in a child process. stderr is a terminal with this many columns, or a pipe if 0.
+// The last bytes can be lost when the last writer closes a terminal, so this process keeps it open and marks the end.
 std::string written_by(const std::function<void()>& work, unsigned short columns) {
   int reader = -1, writer = -1, pipe_ends[2] = {-1, -1};
   const struct winsize size = {24, columns, 0, 0};
@@ -140,7 +139,7 @@ TEST(ProgressTest, DrawsOnATerminalAndEndsTheLine) {
         Progress progress("train", 10, "steps");
         pause_for_redraw();
         progress.update(5, "loss 1.5");
-        progress.update(6, "loss 1.4");  // too soon to be drawn
+        progress.update(6, "loss 1.4");  // drawn too recently to be redrawn
         log_info("a line between");
         progress.update(10, "loss 1.0");
       },
@@ -164,7 +163,7 @@ TEST(ProgressTest, AnInnerOneLeavesNoTrace) {
           Progress inner("evaluate", 4, "batches");
           pause_for_redraw();
           inner.update(2);
-          outer.update(6);  // not drawn while the inner one is
+          outer.update(6);  // hidden while the inner bar is shown
         }
         outer.update(7);
       },

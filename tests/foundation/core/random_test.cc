@@ -10,7 +10,7 @@ namespace headroom {
 namespace random_test {
 
 TEST(Mix, IsTheSplitMix64Sequence) {
-  // The published generator with seed 1234567.
+  // The published generator returns these values with seed 1234567.
   const std::uint64_t expected[] = {6457827717110365317ULL, 3203168211198807973ULL, 9817491932198370423ULL};
   for (std::uint64_t i = 0; i < 3; ++i) {
     EXPECT_EQ(mix(1234567, i), expected[i]);
@@ -42,7 +42,7 @@ TEST(RandomTest, BelowIsEven) {
   for (int i = 0; i < kDraws; ++i) {
     ++counts.at(random.below(7));
   }
-  for (const int count : counts) {  // 5 standard deviations
+  for (const int count : counts) {  // within 5 standard deviations
     EXPECT_NEAR(count, kDraws / 7.0, 5 * std::sqrt(kDraws / 7.0));
   }
   EXPECT_EQ(random.below(1), 0u);

@@ -1,5 +1,5 @@
-// Malformed files. Each must be refused with its name, quickly, without a crash or a large allocation. The tests also
-// run under the address sanitizer.
+// Tests that each malformed file is refused quickly, with an error that names it, and without a crash or a large
+// allocation.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include "headroom/core/safetensors.h"
 #include "scratch_folder.h"
 
-// The largest allocation since it was reset to 0.
+// The size of the largest allocation since the last reset to 0.
 static std::atomic<std::size_t> largest_allocation{0};
 
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
@@ -45,7 +45,7 @@ std::string file_of(std::string_view header, std::size_t data_bytes) {
   return file_of(header.size(), header, data_bytes);
 }
 
-// A header with the tensors "a", F32 [2, 3], and "b", U8 [5], of 29 bytes in total; the entry of "b" can be replaced.
+// Returns a header with tensors "a" (F32 [2, 3]) and "b" (U8 [5]), 29 bytes in total; the entry of "b" is `b`.
 std::string with_b(std::string_view b, std::string_view more = "") {
   return fmt::format(R"({{"a":{{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}},"b":{}{}}})", b, more);
 }
@@ -57,7 +57,7 @@ std::string b_with(std::string_view dtype, std::string_view shape, std::string_v
 
 class HostileSafetensors : public ScratchFolder {
  protected:
-  // "opens" if every tensor can be read, else the error without the file's name.
+  // Returns "opens" if every tensor can be read, else the error without the file's name.
   std::string attempt(const std::string& file) const {
     const std::filesystem::path path = put("x.safetensors", file);
     largest_allocation = 0;
@@ -84,7 +84,7 @@ class HostileSafetensors : public ScratchFolder {
     return text.substr(std::min(prefix.size(), text.size()));
   }
 
-  // A real file with several tensors and metadata.
+  // Returns a valid file with several tensors and metadata.
   std::string real_file() const {
     const std::vector<float> weights = {1, 2, 3, 4, 5, 6};
     const std::vector<std::uint8_t> bytes = {1, 2, 3, 4, 5};
@@ -135,7 +135,7 @@ TEST_F(HostileSafetensors, WrongHeaderLengths) {
 }
 
 struct Spoiled {
-  std::string b, complaint;  // the entry of "b", and the error
+  std::string b, complaint;  // the entry of "b" and the expected error
 };
 
 TEST_F(HostileSafetensors, CorruptEntries) {

@@ -1,4 +1,3 @@
-// Shared by tests of files.
 #pragma once
 
 #include <iterator>

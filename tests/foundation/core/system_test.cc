@@ -18,7 +18,7 @@ namespace system_test {
 
 namespace fs = std::filesystem;
 
-// Sets an environment variable (nullptr: removes it) for its lifetime.
+// Sets an environment variable, or removes it if the value is nullptr, until the object is destroyed.
 class Environment {
  public:
   Environment(const char* name, const char* value) : name_(name) {
@@ -135,7 +135,7 @@ TEST(Interrupts, TheFirstRequestsAStopTheSecondEndsTheProgram) {
   EXPECT_FALSE(interrupted());
 }
 
-// nohup ignores SIGHUP.
+// As under nohup, the process ignores SIGHUP.
 TEST(Interrupts, AnIgnoredHangUpStaysIgnored) {
   const auto hung_up = [] {
     std::signal(SIGHUP, SIG_IGN);
@@ -155,7 +155,7 @@ TEST(Memory, IsWhatThisProcessMayFill) {
     ::setrlimit(RLIMIT_AS, &limit);
     struct rlimit set {};
     ::getrlimit(RLIMIT_AS, &set);
-    const bool ignored = set.rlim_cur != kLimit;  // by qemu-user
+    const bool ignored = set.rlim_cur != kLimit;  // qemu-user ignores the limit
     std::_Exit(ignored || memory_limit_bytes() == static_cast<std::int64_t>(kLimit) ? 0 : 3);
   };
   EXPECT_EXIT(limited(), testing::ExitedWithCode(0), "");
@@ -190,7 +190,7 @@ TEST_F(Home, CacheHasThreePlaces) {
   const Environment no_xdg("XDG_CACHE_HOME", "");
   EXPECT_EQ(cache_folder(), "/c/.cache/headroom");
   const Environment no_home("HOME", nullptr);
-  EXPECT_TRUE(cache_folder().ends_with("/.cache/headroom"));  // from the user database
+  EXPECT_TRUE(cache_folder().ends_with("/.cache/headroom"));  // from the user database, without HOME
 }
 
 TEST(InParallel, EachPartRunsOnce) {

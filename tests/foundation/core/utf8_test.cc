@@ -11,7 +11,7 @@
 namespace headroom {
 namespace utf8_test {
 
-// The definition of RFC 3629: decode, then check length and code point.
+// Checks UTF-8 by the definition in RFC 3629: decodes each sequence, then checks its length and code point.
 std::optional<std::size_t> first_wrong(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const auto byte = [&](std::size_t i) {
@@ -56,7 +56,8 @@ std::optional<std::size_t> checked(std::string_view text, Random* cuts) {
 }
 
 TEST(Utf8, AgreesWithTheDefinitionOnAllShortSequences) {
-  // All sequences of one and two bytes, and those of three and four bytes that the first two determine.
+  // Tests all sequences of one and two bytes, and the sequences of three and four bytes that the first two bytes
+  // determine.
   for (unsigned a = 0; a < 256; ++a) {
     for (unsigned b = 0; b < 256; ++b) {
       for (const std::string_view rest : {"", "\x80", "\xbf\xbf", "\x80x", "\x80\x80\x80", "\xc0"}) {
