@@ -22,21 +22,21 @@ struct AttentionPlace {
   std::int64_t layer = 0;     // index of the layer in its stack
   bool causal = true;
   bool cross = false;               // keys and values come from another sequence
-  std::int64_t window = 0;          // visible keys, including the query's own; 0: all
+  std::int64_t window = 0;          // number of visible keys, including the query's own; 0: all
   std::int64_t context_length = 0;  // queries in a whole sequence
   std::int64_t memory_length = 0;   // memory tokens before them
 };
 
 struct AttentionInput {
-  at::Tensor x;                             // [B, T, d] queries, after the norm
+  at::Tensor x;                             // [B, T, d] queries, normalised
   at::Tensor source;                        // [B, S, d] keys and values, ending with x; undefined: x itself
   at::Tensor source_value;                  // [B, S, d] values; undefined: source
   std::optional<at::Tensor> valid_keys;     // [B, S] bool
   std::optional<at::Tensor> valid_queries;  // [B, T] bool; other queries are routed to no head and output 0
   std::optional<at::Tensor> router_noise;   // see ProjectionInput
   std::optional<at::Tensor> router_slots;   // see ProjectionInput
-  // Decoding: one cache per row, which the row's tokens continue. Cross-attention reads what read_source() stored there
-  // and ignores `source` and `valid_keys`.
+  // Decoding: one cache per row; the row's tokens continue the cached sequence. Cross-attention reads what
+  // read_source() stored in the caches and ignores `source` and `valid_keys`.
   std::span<AttentionCache* const> caches;
 };
 
@@ -66,7 +66,7 @@ class Attention {
     std::vector<at::Tensor*> tensors();  // those that are defined
   };
 
-  // Queries that share keys: all of a call, or one row of a decoding batch.
+  // Queries that share keys: all queries of a call, or one row of a decoding batch.
   struct Queries {
     at::Tensor x, q;  // [B, T, d], [B, H, T, e]
     std::optional<at::Tensor> valid_keys, valid_queries;

@@ -34,11 +34,11 @@ class AttentionCache {
   // `any_order` a full window is returned in ring-buffer order, otherwise in token order (a copy).
   Visible append_row(const std::vector<at::Tensor>& fresh, std::int64_t row, bool any_order);
 
-  // A score with a state (ScorePart::has_state()): its tensors, empty before the first token, and the number of
+  // The state of a score with ScorePart::has_state(): its tensors, empty before the first token. advance() counts the
   // tokens accumulated in them. Tensors are replaced, not changed in place.
   std::vector<at::Tensor>& state() { return state_; }
   void advance(std::int64_t n) { next_position_ += n; }
-  // Relative positions: projected offsets for `capacity` keys, identical for all sequences. Undefined until the layer
+  // Relative positions: projected offsets for `capacity` keys, the same for all sequences. Undefined until the layer
   // stores them; valid while the layer's parameters do not change.
   at::Tensor& offsets() { return offsets_; }
 
@@ -52,13 +52,13 @@ class AttentionCache {
   bool rewind(std::int64_t count);
   void keep_last(std::int64_t count);  // starts a new chunk with the last `count` tokens as memory
   void reset();
-  std::int64_t elements() const;  // in all tensors at full capacity
+  std::int64_t elements() const;  // elements of all tensors at full capacity
 
  private:
   std::vector<at::Tensor> ordered() const;  // cached tokens, oldest first
   void make_slots(const std::vector<at::Tensor>& fresh);
   void write_row(const std::vector<at::Tensor>& fresh, std::int64_t row, std::int64_t slot);
-  void unshare();  // copies tensors that are shared with a copy of this cache
+  void unshare();  // copies tensors that another copy of this cache uses
 
   std::int64_t capacity_;
   bool sliding_;

@@ -1,10 +1,10 @@
-// The five parts of an attention layer as interfaces, and the registry in which the layers of parts are found by name.
+// The five parts of an attention layer as interfaces, and the registry in which their layers are found by name.
 //
 // A layer is projection x score x composition x position x output gate (headroom/nn/attention.h). Each part has a class
 // without tensors in headroom/config/attention_part.h and a class here, under the same name. All functions are const
 // and thread-safe; parameters are made in the constructor.
 //
-// Letters: B batch, T queries, S source tokens, d d_model, H heads, G key/value heads, e d_head, w width of a value,
+// Letters: B batch, T queries, S source tokens, d d_model, H heads, G key/value heads, e d_head, w value width,
 // F features of a token.
 #pragma once
 
@@ -33,7 +33,7 @@
 
 namespace headroom::nn {
 
-// Projection: tokens to queries, keys and values, and head outputs to the layer's output.
+// Projection: maps tokens to queries, keys and values, and head outputs to the layer's output.
 
 struct ProjectionInput {
   at::Tensor x;                             // [B, T, d] queries; the last T tokens of `source` in self-attention;
@@ -76,7 +76,7 @@ class Projection {
   virtual at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const = 0;
 };
 
-// Position: rotations and relative terms inside a layer. Position vectors that are added to the embeddings do nothing
+// Position: rotations and relative terms inside a layer. Schemes that add position vectors to the embeddings do nothing
 // here.
 
 // RoPE: rotates the first `channels` of each head in pairs (c, c + channels/2) by the angle position * f_c,
@@ -106,18 +106,18 @@ at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_
 class Position {
  public:
   virtual ~Position() = default;
-  // The rotation of queries and keys, if any.
+  // Returns the rotation of queries and keys; nullopt: none.
   virtual std::optional<Rotary> rotary() const = 0;
   // If false, the layer may pass cached keys in any order.
   virtual bool depends_on_key_order() const { return true; }
-  // Returns the features of the source tokens x [B, n, d] that add_to() needs, [B, 1, n, F]; undefined if none.
-  // Computed once per token and cached during decoding.
+  // Returns the features of the source tokens x [B, n, d] for add_to(), [B, 1, n, F]; undefined: none. Computed once
+  // per token and cached during decoding.
   virtual at::Tensor key_features(const at::Tensor& /*x*/, const Context& /*context*/) const { return {}; }
   // Whether add_to() supports `in.sequences` (separate keys and values per row): it needs no key features, and adds at
   // most relative positions.
   virtual bool supports_sequences() const { return true; }
   // Adds the position term to `in`; `key_features` is [B, 1, S, F]. During decoding, `cache` may store values that
-  // depend on distances alone.
+  // depend on distances only.
   virtual void add_to(ops::AttentionInputs& in, const at::Tensor& key_features, AttentionCache* cache,
                       const Context& context) const = 0;
 };
@@ -134,7 +134,7 @@ struct ScoreCall {
   at::Tensor features;                       // key_features() of the source, [B, 1, S, F]; undefined: none
 };
 
-// The tokens that a layer reads: all of a call, or with caches the next ones of each row.
+// The tokens that a layer reads: all tokens of a call, or with caches the next tokens of each row.
 struct ScoreTokens {
   const at::Tensor& x;                      // [B, T, d]
   const std::optional<at::Tensor>& valid;   // [B, T] bool
@@ -147,8 +147,8 @@ class Score {
   // Changes queries, keys and values before they are rotated and cached. May add tensors [B, *, T, *] to `heads.keys`,
   // which operator() gets as ScoreCall::more_keys.
   virtual void prepare(Heads& /*heads*/, const ScoreTokens& /*tokens*/, const Context& /*context*/) const {}
-  // Returns the features of the source tokens x [B, n, d] that operator() needs, [B, 1, n, F]; undefined if none.
-  // Computed once per token and cached during decoding.
+  // Returns the features of the source tokens x [B, n, d] for operator(), [B, 1, n, F]; undefined: none. Computed once
+  // per token and cached during decoding.
   virtual at::Tensor key_features(const at::Tensor& /*x*/, const Context& /*context*/) const { return {}; }
   // Returns the weighted sums of the values, [B, H, T, w]. `in` has q [B, H, T, e], k and v [B, G, S, e], mask,
   // relative positions and head maps; the score adds the rest.
@@ -163,7 +163,7 @@ class Score {
 
 struct ScorePlace {
   std::int64_t n_positions = 0;     // maximum number of source tokens: memory and context
-  std::int64_t context_length = 0;  // queries in a whole sequence; 0: as many as the call has
+  std::int64_t context_length = 0;  // queries in a whole sequence; 0: the call's number of queries
   std::optional<Rotary> rotary;     // rotation of queries and keys
   LayerInit init;
 };

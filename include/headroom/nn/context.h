@@ -27,12 +27,12 @@ struct BufferUpdate {
 };
 using BufferUpdates = std::map<std::string, BufferUpdate>;  // by name of the buffer
 
-// Adds the sum and count of one part of the batch.
+// Adds the sum and count of a part of the batch.
 void report(BufferUpdates& updates, const std::string& name, const BufferUpdate& update);
 // Writes the buffers.
 void apply(const BufferUpdates& updates);
 
-// Source of the random numbers in a call; see src/engine/nn/random.h.
+// Seed and row range of a call's random numbers; see random.h.
 struct Randomness {
   std::uint64_t seed = 0;      // derived from (train.seed, step)
   std::int64_t first_row = 0;  // index in the global batch
@@ -46,18 +46,18 @@ struct Context {
   config::Implementation implementation = config::Implementation::automatic;
   // Type of matrix multiplications; norms, softmax, residuals and losses use the parameters' type.
   std::optional<at::ScalarType> compute_dtype;
-  // Decoding: each row (sequence) gets bit for bit (on the CPU) the result that it would get alone.
+  // Decoding: on the CPU, each row (sequence) gets the same bits as if it were decoded alone.
   bool batch_invariant = false;
-  // Decoding several sequences: one matmul for all rows instead. Faster for many rows, but the rounding depends on
-  // their number.
+  // Decoding several sequences: one matmul for all rows instead. Faster for many rows, but rounding depends on their
+  // number.
   bool batched = false;
-  // Reading a text with a language model: each token gets bit for bit (on the CPU, with fused operators) the same
-  // result however the text is divided into batches and pieces. Slower for a few tokens than the decode path, which
-  // rounds differently. Linear attention carries sums, so there pieces still affect the rounding.
+  // Scoring a text with a language model: on the CPU with fused operators, each token gets the same bits however the
+  // text is divided into batches and pieces. Slower for a few tokens than the decode path, which rounds differently.
+  // With linear attention the pieces still affect rounding, because its sums are carried from piece to piece.
   bool split_invariant = false;
   std::string scope;  // prefix of the names below: "layer3.attention."
 
-  // Outputs; collected if set.
+  // Outputs, collected if not null.
   std::map<std::string, at::Tensor>* losses = nullptr;  // balance losses before their coefficients, by kind
                                                         // ("entropy"), summed over layers
   at::Tensor* token_losses = nullptr;                   // evaluation: cross-entropy of each target in nats [N]
@@ -74,7 +74,7 @@ struct Context {
   // Whether the observer wants the value of this name in the scope.
   bool wants(std::string_view name) const;
   // Returns the observer's replacement of `value`, or `value` if it is not wanted. Throws Error if the replacement has
-  // another shape, type or device.
+  // a different shape, type or device.
   at::Tensor observe(std::string_view name, at::Tensor value) const;
   // Passes make() to the observer if it wants this name; the forward pass does not use the result.
   template <class Make>

@@ -22,7 +22,7 @@ class Mlp {
   virtual ~Mlp() = default;
   // Maps [B, T, d] to [B, T, d] in the compute type. hidden_dropout applies to the hidden layer of dense and gated
   // MLPs. Tokens are routed to experts by `routed_by` [B, T, d]; undefined: by x. Tokens that are not `valid` [B, T]
-  // (not set: all are) are not routed; their output has no meaning.
+  // (not set: all are valid) are not routed; their output is unspecified.
   virtual at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context,
                                 const at::Tensor& routed_by = {},
                                 const std::optional<at::Tensor>& valid = std::nullopt) const = 0;

@@ -1,4 +1,4 @@
-// Observing and replacing the intermediate values of a forward pass: to record them, to count, to ablate a head or an
+// Observing and replacing the intermediate values of a forward pass: to record or count them, or to ablate a head or an
 // expert.
 //
 // A value's name begins with its place: "layer3.", in an encoder-decoder "encoder.layer3." or "decoder.layer3.". While
@@ -10,13 +10,13 @@
 // Values marked (*) are read-only: the observer's replacement is ignored.
 //   embedding                        [B, T, d] input of the first layer
 //   layer3.out                       [B, T, d] output of the layer
-//   norm_f                           [B, T, d] after the final norm; decoding: of the last token alone, T = 1
+//   norm_f                           [B, T, d] after the final norm; decoding: of the last token only, T = 1
 //   layer3.attention. (layer3.cross.: cross-attention; S are the source's tokens)
 //     x, source (*)                  [B, T, d], [B, S, d] inputs of the layer
 //     source_value (*)               [B, S, d] what values are projected from, in peri layers
 //     q                              [B, H, T, e] normalised and rotated
-//     k, v                           [B, G, S, e] likewise; decoding: of the call's tokens alone, of a source once
-//     k2, k3, ...                    a mixture's other keys; gated delta: k2 [B, H, T, 2] is beta and the log decay
+//     k, v                           [B, G, S, e] likewise; decoding: of the call's tokens only, of a source once
+//     k2, k3, ...                    a mixture's further keys; gated delta: k2 [B, H, T, 2] is beta and the log decay
 //     scores, scores_composed        [B, H, T, S] not masked, before and after heads are composed
 //     probs, probs_composed          [B, H, T, S] the weights, before and after heads are composed
 //                                    differential heads: q, scores and probs have the two matrices of head h at 2h and

@@ -51,7 +51,7 @@ struct Initialisation {
   config::Initialisation rule = config::Initialisation::scaled;
   double std = 0.02, stream_std = 0.02;
   double embedding_std = 0.0;  // above 0: for embeddings and learned positions, under any rule
-  bool seeds_by_name = false;  // the random numbers of a parameter depend on the seed and its name alone
+  bool seeds_by_name = false;  // a parameter's random numbers depend only on the seed and its name
 
   Distribution matrix(const Distribution& scaled, const Fan& fan) const;
   Distribution embedding(const Distribution& scaled, std::int64_t d_model) const;
@@ -67,7 +67,7 @@ struct MatrixAxes {
 struct Parameter {
   std::string name;
   at::Tensor tensor;                      // leaf, requires_grad
-  bool matmul_only = false;               // a matrix that is only ever read in the compute type
+  bool matmul_only = false;               // a matrix that is only read in the compute type
   bool buffer = false;                    // has no gradient; the training step writes it (BufferUpdate)
   std::optional<MatrixAxes> hidden = {};  // set for matrices between hidden vectors of a layer
 };
@@ -94,7 +94,7 @@ class Parameters {
  public:
   at::Tensor add(std::string name, at::Tensor value, bool matmul_only = false, std::optional<MatrixAxes> hidden = {});
   at::Tensor add_buffer(std::string name, at::Tensor value);
-  // Adds a tensor that has another owner, unchanged.
+  // Adds a tensor that is owned elsewhere, unchanged.
   at::Tensor adopt(Parameter parameter);
   const std::vector<Parameter>& all() const { return all_; }                    // without buffers
   std::vector<Parameter> stored() const;                                        // parameters, then buffers
@@ -128,7 +128,7 @@ class Builder {
   Builder for_matmul() const;                 // for parameters that only to_compute() and linear() read
   Builder for_hidden(MatrixAxes axes) const;  // for_matmul(), for matrices between hidden vectors
 
-  // Follows the model's rule; `scaled` is the part's own distribution.
+  // Follows the model's rule; under `scaled`, the part's distribution `scaled` applies.
   at::Tensor matrix(std::string_view name, at::IntArrayRef shape, const Distribution& scaled, const Fan& fan) const;
   at::Tensor embedding(std::string_view name, at::IntArrayRef shape, const Distribution& scaled) const;  // [n, d_model]
   at::Tensor bias(std::string_view name, at::IntArrayRef shape, std::int64_t fan_in,
@@ -155,7 +155,7 @@ class Builder {
   template <class Fill>
   at::Tensor drawn(at::IntArrayRef shape, at::ScalarType type, const Fill& fill) const;
   at::Tensor draw_truncated(at::IntArrayRef shape, double std) const;
-  // Returns the parameter from the source: given, found, or created by make().
+  // Returns the parameter from its source: a given tensor, one looked up, or one created by make().
   template <class Make>
   at::Tensor parameter(std::string_view name, at::IntArrayRef shape, bool buffer, const Make& make) const;
   at::Tensor next_given(const std::string& name, at::IntArrayRef shape) const;

@@ -48,7 +48,7 @@ struct RoutingOptions {
 
 // Returns the options of `n_heads` routers that choose among the layer's experts.
 RoutingOptions routing_options(const config::AttentionOptions& options, std::int64_t n_heads);
-// Returns `options` for tokens of which some are padding: `valid` is [B, T] bool; not set: none is.
+// Returns `options` for padded tokens: `valid` is [B, T] bool; not set: no padding.
 RoutingOptions with_padding(RoutingOptions options, const std::optional<at::Tensor>& valid);
 
 // Gate weights [N, H, K] of the routed experts `index`, with scores s:

@@ -37,14 +37,14 @@ at::Tensor torch_matmul(const at::Tensor& rows, const at::Tensor& matrix, const 
 
 namespace {
 
-// The first axes of w, `in` elements together, are flattened to the rows of a matrix and the others to its columns.
+// Flattens the leading axes of w, which together have `in` elements, to a matrix's rows, and the others to its columns.
 ops::MatrixAndBias as_matrix(const at::Tensor& w, const at::Tensor& bias, std::int64_t in, const Context& context) {
   const at::Tensor given = to_compute(w, context);
   return {given.dim() == 2 ? given : ops::reshaped(given, {in, -1}),
           bias.defined() ? std::optional(ops::reshaped(to_compute(bias, context), {-1})) : std::nullopt};
 }
 
-// The rows y [N, o] with the leading axes of x.
+// Gives the rows y [N, o] the leading axes of x.
 at::Tensor as_shaped(const at::Tensor& y, const at::Tensor& x) {
   std::vector<c10::SymInt> shape = x.sym_sizes().vec();
   shape.back() = y.sym_size(1);

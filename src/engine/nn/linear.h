@@ -63,7 +63,7 @@ struct Linear {
   at::Tensor w, b;
 };
 
-// linear() of the same x with each matrix [i, ...] and bias, in one parallel region if the context is batch-invariant.
+// Applies linear() to the same x once per matrix [i, ...] and bias, in one parallel region if batch-invariant.
 struct Weights {
   at::Tensor w, b;
 };
@@ -73,7 +73,7 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation);
 at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context);
 
 // When traced, returns `t` such that its gradient is contiguous: the meta functions of elu_backward and
-// softplus_backward return the strides of t, but the kernels those of the gradient.
+// softplus_backward return the strides of t, but the kernels return the strides of the gradient.
 at::Tensor with_dense_gradient(const at::Tensor& t);
 
 // Applies dropout with probability p in training. The mask is a function of context.random and `use`, a name that is

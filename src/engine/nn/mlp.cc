@@ -59,7 +59,7 @@ class DenseMlp : public Mlp {
   Linear gate_, up_, down_, groups_;
 };
 
-// Returns `matrix` with columns of equal norm and the same overall standard deviation.
+// Returns `matrix` with columns scaled to equal norm and the same overall standard deviation.
 at::Tensor with_equal_columns(const at::Tensor& matrix) {
   const auto spread = [](const at::Tensor& m) { return (m - m.mean()).square().sum().sqrt(); };
   const at::Tensor unit = matrix / matrix.norm(2, at::IntArrayRef{0}, /*keepdim=*/true);
@@ -71,15 +71,13 @@ at::Tensor with_equal_columns(const at::Tensor& matrix) {
 //   dense    f(x U) D
 //   gated    (f(x G) * (x U)) D
 //   clamped  (g sigmoid(1.702 g) * (u + 1)) D,  g = min(x G, 7), u = x U clamped to [-7, 7]  (gpt-oss)
-// with a bias after each matrix if expert_bias is "all", and after U and G alone if it is "hidden". The weights w_e are
-// gate_scale times those of
-// nn::gate_weights.
+// with a bias after each matrix if expert_bias is "all", or only after U and G if it is "hidden". The weights w_e are
+// gate_scale times nn::gate_weights.
 class ExpertMlp : public Mlp {
  public:
   // Letters: E experts, g d_hidden. Parameters "select" [d, E], "w_up" [E, d, g], "w_down" [E, g, d]; gated and
-  // clamped: "w_gate" [E, d, g]; biases: "b_out" [d]; hidden: and "b_gate", "b_up" [E, g]; all: these, "b_select" [E]
-  // and "b_down" [E, d] instead of "b_out";
-  // "shared.*", "w_shared_gate" [d, 1].
+  // clamped: "w_gate" [E, d, g]; biases by expert_bias: output: "b_out" [d]; hidden: "b_out", "b_gate", "b_up" [E, g];
+  // all: "b_gate", "b_up", "b_select" [E], "b_down" [E, d]; "shared.*", "w_shared_gate" [d, 1].
   ExpertMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build) : options_(options) {
     const std::int64_t d = init.d_model, e = options.n_experts, g = options.d_hidden;
     const Distribution in = Distribution::normal(init.scaled(d)), out = Distribution::normal(init.scaled(e * g));

@@ -145,7 +145,7 @@ void Attention::normalise_and_rotate(Heads& heads, std::span<AttentionCache* con
 ScoreCall Attention::score_call(const Queries& queries) const {
   ScoreCall call;
   call.valid_queries = queries.valid_queries;
-  // the default would be the last T keys, which belong to another sequence here
+  // the default, the last T keys, would belong to another sequence
   if (place_.cross && !queries.valid_queries) {
     call.valid_queries =
         at::ones_symint({queries.x.sym_size(0), queries.x.sym_size(1)}, queries.x.options().dtype(at::kBool));

@@ -1,10 +1,10 @@
-// Position schemes that add a bias to the scores, the difference of a term of the query's token and one of the key's:
+// Position schemes that add a bias to the scores: a term of the query's token minus a term of the key's token,
 //   s_ij += C_i^h - C_j^h
 // alibi (ALiBi; Press et al. 2022):                C_i^h = -m_h i, with a fixed slope m_h
 // forgetting (Forgetting Transformer; Lin et al. 2025): C_i^h = sum over l <= i of log f_l^h, with the forget gate
 //   f_l^h = sigmoid(x_l w_f^h + b_f^h), or sigmoid(b_f^h) for every token
-// A softmax alone would need only the key's term: the query's is the same for all keys. It matters for sigmoids, sinks,
-// an epsilon in the denominator and composed heads.
+// A softmax alone would need only the key's term, because the query's term is the same for all keys. The query's term
+// matters for sigmoids, sinks, an epsilon in the denominator and composed heads.
 #include <bit>
 #include <cmath>
 
@@ -47,8 +47,8 @@ class Alibi : public BiasPosition {
     const at::TensorOptions type = in.q.options().dtype(at_least_single(in.q.scalar_type()));
     const at::Tensor m = slopes(type);
     context.show("slopes", [&] { return m; });
-    // Positions are counted from the last key, so that the terms of recent tokens are small; while ManyRows is active,
-    // from the first one, so that rounding does not depend on later tokens.
+    // Positions are counted from the last key, to keep the terms of recent tokens small; while ManyRows is active, from
+    // the first key, so that rounding does not depend on later tokens.
     c10::SymInt last = 0;
     if (ops::ManyRows::active()) {
       last = cache != nullptr ? c10::SymInt(cache->first_index() + cache->size()) : in.k.sym_size(2);
@@ -73,7 +73,7 @@ class Alibi : public BiasPosition {
 
 class Forgetting : public BiasPosition {
  public:
-  // Parameters "w_forget" [d, H], unless gates do not depend on the tokens, and "b_forget" [H].
+  // Parameters "w_forget" [d, H] (if gates depend on the tokens) and "b_forget" [H].
   Forgetting(const config::AttentionOptions& o, const LayerInit& init, const Builder& build) {
     const auto& own = o.of<config::PositionOptions>();
     if (own.forget == config::Forget::token) {
@@ -84,7 +84,7 @@ class Forgetting : public BiasPosition {
                       [&] { return initial_bias(own.forget_times, o.n_heads).to(build.options().dtype()); });
   }
 
-  // log f of the tokens, [B, 1, n, H], in float32 at least.
+  // Returns log f of the tokens, [B, 1, n, H], in at least float32.
   at::Tensor key_features(const at::Tensor& x, const Context& context) const override {
     if (!w_.defined()) {
       return {};
@@ -100,7 +100,7 @@ class Forgetting : public BiasPosition {
                                  : log_sigmoid(b_).expand_symint({in.q.sym_size(0), in.k.sym_size(2), b_.sym_size(0)});
     context.show("log_forget", [&] { return log_f; });
     at::Tensor by_head = log_f.transpose(1, 2);
-    if (in.mask.valid_keys) {  // padding forgets nothing
+    if (in.mask.valid_keys) {  // padding does not decay the terms
       by_head = by_head.masked_fill(in.mask.valid_keys->logical_not().unsqueeze(1), 0.0);
     }
     add(in, by_head.cumsum(2));

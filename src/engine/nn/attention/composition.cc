@@ -1,5 +1,5 @@
-// Head maps: fixed, and computed from the tokens (DCMHA Eq. 3-8, App. D). The factors of a token are those of
-// ops::head_map_factors; without the dynamic part only the fixed map remains.
+// Head maps: fixed, and computed from the tokens (DCMHA Eq. 3-8, App. D). ops::head_map_factors computes the factors of
+// a token; without the dynamic part only the fixed map remains.
 //
 // Letters: B batch, n tokens, d d_model, H heads in C groups of m, R rank, I = 2 R m.
 #include "headroom/nn/attention_parts.h"
@@ -76,7 +76,7 @@ class HeadMaps : public Composition {
     Stage stage{.place = place, .fixed = {}, .query = {}, .key = {}};
     const std::int64_t groups = options_.compose_groups, m = n_heads_ / groups;
     if (!dynamic || options_.compose_static) {
-      // Without a skip connection the map is the only path of the scores, which Xavier's spread does not shrink.
+      // Without a skip connection the map is the only path of the scores, and Xavier's spread preserves their size.
       const double spread = options_.compose_skip ? 0.1 / std::sqrt(static_cast<double>(n_heads_)) : glorot(m, m);
       stage.fixed = build.random("wb", {groups, m, m}, Distribution::normal(spread));
     }

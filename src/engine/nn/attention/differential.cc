@@ -1,8 +1,7 @@
-// Differential attention: head h has the attention matrices A_2h and A_2h+1, one from each of its two queries, and
-//   o_h = (A_2h - lambda A_2h+1) v_g,   g the key and value head of h.
+// Differential attention: head h has the attention matrices A_2h and A_2h+1, one for each of its two queries, and
+//   o_h = (A_2h - lambda A_2h+1) v_g,   g the key/value head of h.
 // Version 2 (Microsoft, 2026): both queries share the key head, and lambda = sigmoid(x_i W_lambda)_h of the query's
-// token. Version 1 (Ye et al. 2024): each key and value head has a key for either matrix and a value of w = 2 e
-// channels, and
+// token. Version 1 (Ye et al. 2024): each key/value head has one key per matrix and a value of w = 2 e channels, and
 //   lambda = exp(lambda_q[0] . lambda_k[0]) - exp(lambda_q[1] . lambda_k[1]) + lambda_0,   lambda_0 = 0.8 - 0.6
 //   exp(-0.3 l) in layer l from 0,
 //   o_h <- (1 - lambda_0) RMS(o_h) g_norm,   one gain [w] for all heads.

@@ -1,8 +1,8 @@
 // Tensor product attention (Zhang et al. 2025, "Tensor Product Attention Is All You Need"): with x_j a token of the
 // source and R = kv_rank,
 //   k_j^h = 1/R sum_r (x_j A_k)[h, r] R_j (x_j B_k)[r],   v_j^h = 1/R sum_r (x_j A_v)[h, r] (x_j B_v)[r]
-// R_j rotates by position. Queries have factors of rank q_rank, or one matrix, and are rotated as well. The cache holds
-// the factors of keys (rotated) and values.
+// R_j rotates by position. Queries have factors of rank q_rank or a single matrix, and are rotated as well. The cache
+// holds the factors of keys (rotated) and values.
 #include <cmath>
 
 #include "engine/nn/linear.h"
@@ -35,8 +35,8 @@ class FactoredHeads : public Projection {
                        {.in = heads_ * width_, .out = d, .into_stream = true});
   }
 
-  // The key holds all factors of a token, [B, R, S, 2e + 2H]. B_k x, which the layer rotates, is first, then B_v x, A_k
-  // x and A_v x.
+  // The key holds all factors of a token, [B, R, S, 2e + 2H], in this order: B_k x (rotated by the layer), B_v x, A_k
+  // x, A_v x.
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads;
     if (input.x.defined()) {
@@ -76,7 +76,7 @@ class FactoredHeads : public Projection {
     std::int64_t rank = 0;
   };
 
-  // The authors' initialisation: Xavier-uniform, computed as if the last axis were a convolution's kernel.
+  // The paper's initialisation: Xavier-uniform, with fans as if the last axis were a convolution's kernel.
   Factors factors(std::string_view name, std::int64_t rank, std::int64_t d, const Builder& build) const {
     const auto matrix = [&](const char* which, std::int64_t middle, std::int64_t last) {
       const double bound = std::sqrt(6.0 / static_cast<double>(last * (d + middle)));

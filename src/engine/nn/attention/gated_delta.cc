@@ -4,7 +4,7 @@
 //   beta_t = sigmoid(x_t w_beta),  g_t = -exp(a_log) softplus(x_t w_decay + dt_bias)
 //   S_t = exp(g_t) S_{t-1} + k_t u_t^T,  u_t = beta_t (v_t - exp(g_t) S_{t-1}^T k_t),  o_t = S_t^T q_t
 //   o_t <- RMS(o_t) o_norm silu(x_t W_z)
-// A padding token counts as x_t = 0. Decoding keeps S and the last c - 1 inputs of the convolution.
+// A padding token is treated as x_t = 0. Decoding stores S and the last c - 1 inputs of the convolution.
 #include <cmath>
 
 #include "engine/nn/linear.h"
@@ -20,7 +20,7 @@ namespace {
 
 static_assert(config::kDeltaChunk == ops::kDeltaChunk);
 
-// Letters as in attention_parts.h, but G query and key heads; c taps of the convolution.
+// Letters as in attention_parts.h, except G: query and key heads; c taps of the convolution.
 class GatedDeltaScore : public Score {
  public:
   // Parameters "conv_q", "conv_k" [G, e, c], "conv_v" [H, w, c]; "w_beta", "w_decay" [d, H]; "a_log", "dt_bias" [H];
@@ -109,7 +109,7 @@ class GatedDeltaScore : public Score {
     return t * (token_axis == 1 ? valid.unsqueeze(2) : valid.unsqueeze(1).unsqueeze(3));
   }
 
-  // Convolves x [B, *, T, *] and keeps its last tokens in tensor `place` of the caches' states.
+  // Convolves x [B, *, T, *] and stores its last tokens in tensor `place` of the caches' states.
   at::Tensor convolve(const at::Tensor& x, const at::Tensor& w, std::size_t place, const ScoreTokens& tokens,
                       const Context& context) const {
     const at::Tensor inputs = wide(masked(x, tokens, /*token_axis=*/2));

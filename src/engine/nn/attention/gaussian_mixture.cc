@@ -157,7 +157,7 @@ class GaussianMixture : public Score {
     if (multiple.empty()) {
       multiple.assign(static_cast<std::size_t>(mixture_.components()), 0.5);
     }
-    std::vector<at::Tensor> each;  // built from operators instead of from_blob, so that the layer can be traced
+    std::vector<at::Tensor> each;  // traceable, unlike from_blob
     for (const double value : multiple) {
       each.push_back(at::full({}, value, build.options()));
     }
@@ -173,7 +173,7 @@ class GaussianMixture : public Score {
     mixture.epsilon = mixture_.mixture_epsilon;
     if (mixture_.mixture_score == config::MixtureScore::gaussian) {
       mixture.coefficient = learned_.defined() ? multiple_ * learned_ : multiple_ * fixed_;
-      in.scale = fixed_;  // scales the relative term
+      in.scale = fixed_;  // scales the relative position term
       if (learned_.defined() && in.q_position) {
         in.q_position = *in.q_position * to_compute(learned_, context);
         in.scale = 1.0;
@@ -203,7 +203,7 @@ class GaussianMixture : public Score {
   }
 
  private:
-  // Returns each component's share of a pair's weight, [B, R, H, T, S]; with max mixing, the share of the largest is 1.
+  // Returns each component's share of a pair's weight, [B, R, H, T, S]; with max mixing, the largest component's is 1.
   at::Tensor responsibilities(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& prior) const {
     const at::Tensor s = at::stack(components, 1);
     if (mixture_.mixing == config::Mixing::max) {

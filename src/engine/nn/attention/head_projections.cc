@@ -1,5 +1,5 @@
 // Dense, grouped and expert projections: each of q, k, v and o is one matrix per head or a bank of experts per head
-// (SwitchHead Eq. 7-10). Differential heads have several queries and keys and a wider value. Gated heads: dense
+// (SwitchHead Eq. 7-10). Differential heads have several queries and keys and a wider value. Gated heads are dense
 // projections with a routed gate (SwitchHead Eq. 4-6).
 
 #include "engine/nn/linear.h"
@@ -77,8 +77,8 @@ class HeadProjections : public Projection {
 
  private:
   struct Matrix {
-    // Input side [d, H, e] or a bank [H, E, d, e], with a leading axis R if there are several copies, and [.., n, e]
-    // for n queries or keys per head; output side [H, w, d] or [H, E, w, d]. Values have w channels instead of e.
+    // Input side [d, H, e] or a bank [H, E, d, e]; R copies add a leading axis, n queries or keys per head make it [..,
+    // n, e]. Output side [H, w, d] or [H, E, w, d]. Values have w channels instead of e.
     at::Tensor w;
     at::Tensor bias;
     bool bank = false;
@@ -90,10 +90,9 @@ class HeadProjections : public Projection {
     at::Tensor bias_of(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
   };
 
-  bool routes_source() const { return k_.bank || v_.bank; }  // routes the tokens of the source
+  bool routes_source() const { return k_.bank || v_.bank; }  // routes the source tokens
 
-  // Expert layers initialise all their projections from a normal distribution, all other layers from a truncated normal
-  // one.
+  // Expert layers initialise all projections from a normal distribution, other layers from a truncated normal one.
   at::Tensor initialise(std::string_view name, const std::vector<std::int64_t>& shape, const LayerInit& init,
                         const Fan& fan, const Builder& build) const {
     const double std = init.scaled(fan.in);
@@ -143,8 +142,8 @@ class HeadProjections : public Projection {
     return m;
   }
 
-  // While decoding in batches, the products of the tokens x with the matrices of q, each k, and v, computed together;
-  // otherwise empty. Undefined where the matrix is a bank or multiplies other tokens.
+  // Batch-invariant decoding: multiplies the tokens x by the matrices of q, each k, and v in one call; otherwise empty.
+  // Undefined where the matrix is a bank or multiplies other tokens.
   std::vector<at::Tensor> dense_together(const ProjectionInput& input, const Context& context) const {
     if (!context.batch_invariant || !input.x.defined()) {
       return {};
@@ -230,7 +229,7 @@ class HeadProjections : public Projection {
   // [H, E, in, out], `out` one axis or two, to [H E, in, out].
   static at::Tensor as_bank(const at::Tensor& w) { return ops::reshaped(w, {w.size(0) * w.size(1), w.size(2), -1}); }
 
-  // `bank` is as for as_bank().
+  // `bank` is a result of as_bank().
   static at::Tensor grouped(const at::Tensor& bank, const at::Tensor& bias, const at::Tensor& rows,
                             const Routing& routing, bool sum_heads, const Context& context) {
     at::Tensor y = expert_matmul({.input = to_compute(rows, context),
@@ -245,14 +244,14 @@ class HeadProjections : public Projection {
   config::AttentionOptions options_;
   RoutingOptions routing_;
   bool shared_selection_;
-  bool has_loss_;  // of the routing
+  bool has_loss_;  // whether the routing has losses
   std::int64_t d_model_;
   Matrix q_, k_, v_, o_;
   at::Tensor select_in_, select_out_;  // [d, H, E]; shared_selection uses select_out_ for both sides
 };
 
-// Computes all heads. The outputs of the top k heads of the query's token are multiplied by their gates, all others by
-// 0 (SwitchHead Eq. 4-6, a baseline that saves no computation).
+// Computes all heads. The outputs of the top k heads of the query's token are multiplied by their gates, the others by
+// 0 (SwitchHead Eq. 4-6; a baseline that saves no computation).
 class GatedHeads : public Projection {
  public:
   GatedHeads(const config::AttentionOptions& options, const LayerInit& init, const Builder& build)

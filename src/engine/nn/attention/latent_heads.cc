@@ -1,8 +1,8 @@
 // Multi-head latent attention (DeepSeek-V2, section 2.1; V3's released code): with x_j a token of the source,
 //   c_j = RMS(x_j W_down) g,   k_j^h = (R_j x_j W_rotary, c_j W_K^h),   v_j^h = c_j W_V^h
-// R_j rotates by position; the rotated key is shared by all heads. Queries are projected from x_i or from
-// RMS(x_i W_q_down) g_q, and their first channels are rotated. The cache holds c_j and the rotated key only. For few
-// queries the key and value projections are absorbed: with q = (q_R, q_N),
+// R_j rotates by position; the rotated key is shared by all heads. Queries are projected from x_i or from RMS(x_i
+// W_q_down) g_q, and their first channels are rotated. The cache holds only c_j and the rotated key. For few queries
+// the key and value projections are absorbed: with q = (q_R, q_N),
 //   q_i . k_j = (q_R, q_N (W_K^h)^T) . (R_j x_j W_rotary, c_j),   sum_j p_ij v_j^h = (sum_j p_ij c_j) W_V^h.
 // Grouped latent attention (Zadouri et al. 2025, "Hardware-Efficient Attention for Fast Decoding"): c_j is split into
 // latent_groups parts, each normalised separately and read by H / latent_groups neighbouring heads.
@@ -16,7 +16,7 @@
 namespace headroom::nn {
 namespace {
 
-// Letters as in attention_parts.h; r kv_rank, g latent_groups, q q_rank, p rotated channels, n = e - p the others.
+// Letters as in attention_parts.h; r kv_rank, g latent_groups, q q_rank, p rotated channels, n = e - p other channels.
 class LatentHeads : public Projection {
  public:
   // Parameters "w_q" [d or q, H, e], with q_rank "w_q_down" [d, q] and "q_down_norm" [q]; "w_kv_down" [d, r], "kv_norm"

@@ -22,7 +22,7 @@ at::Tensor exclude_own_values(const at::Tensor& o, const at::Tensor& v, const Co
 
 namespace {
 
-// Letters as in attention_parts.h, with d the channels of x that are read; X all heads, c gates of each.
+// Letters as in attention_parts.h, except d: the channels of x that are read; X heads, c gates per head.
 class SigmoidGate : public OutputGate {
  public:
   // Parameters "w_gate" and, with bias, "b_gate". Heads that every token uses: [d, H, c] and [H, c], without c for one

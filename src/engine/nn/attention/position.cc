@@ -53,7 +53,7 @@ at::Tensor rows_of(const PositionTable& table, const c10::SymInt& first, const c
   using Key =
       std::tuple<decltype(table.make), std::int64_t, double, config::RopeScalingOptions, at::ScalarType, std::string>;
   static std::mutex mutex;
-  static auto& tables = *new std::map<Key, CachedTable>;  // never destroyed: its tensors need torch
+  static auto& tables = *new std::map<Key, CachedTable>;  // never destroyed: its tensors must not outlive torch
   const std::lock_guard lock(mutex);
   CachedTable& cached = tables[{table.make, table.width, table.base, table.scaling,
                                 c10::typeMetaToScalarType(options.dtype()), options.device().str()}];
@@ -92,7 +92,7 @@ at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_
 
 namespace {
 
-// Returns YaRN's factors of the frequencies, [channels / 2].
+// Returns the factors by which YaRN multiplies the frequencies, [channels / 2].
 at::Tensor yarn_factors(const PositionTable& table) {
   const config::RopeScalingOptions& s = table.scaling;
   const auto width = static_cast<double>(table.width);
@@ -109,7 +109,7 @@ at::Tensor yarn_factors(const PositionTable& table) {
   return 1.0 - ramp + ramp / s.rope_factor;
 }
 
-// Returns LLaMA 3.1's factors of the frequencies, [channels / 2].
+// Returns the factors by which LLaMA 3.1 multiplies the frequencies, [channels / 2].
 at::Tensor llama3_factors(const PositionTable& table) {
   const config::RopeScalingOptions& s = table.scaling;
   const at::Tensor turns = angles(1, 1, table.width / 2, table.width, table.base)[0] *

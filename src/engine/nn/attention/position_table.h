@@ -11,7 +11,7 @@ namespace headroom::nn {
 at::Tensor angles(const c10::SymInt& first, const c10::SymInt& n, std::int64_t count, std::int64_t width, double base);
 
 struct PositionTable {
-  // Returns [K, n, c] in float64; each row must depend on its position and the table's other members alone.
+  // Returns [K, n, c] in float64; each row must depend only on its position and the table's other members.
   at::Tensor (*make)(const c10::SymInt& first, const c10::SymInt& n, const PositionTable& table);
   std::int64_t width;
   double base;

@@ -3,10 +3,10 @@
 // routed_heads: one router. An expert is a query head, and all share one key head and one value head (MoA), or a group
 // of G query heads, one for each of G key and value heads (JetMoE).
 //
-// routed_queries: a router for each of G groups. An expert is one of the query heads that share the group's key and
-// value head (grouped query experts). With G = 1 this is MoA.
+// routed_queries: one router per group (G groups). An expert is one of the query heads that share the group's key/value
+// head (grouped query experts). With G = 1 this is MoA.
 //
-// Head g k + j reads key and value head g: it is head g of the expert in slot j, or the expert in slot j of group g.
+// Head g k + j reads key/value head g: it is head g of the expert in slot j, or the expert in slot j of group g.
 #include <ATen/Functions.h>
 
 #include <cstdint>
@@ -140,7 +140,7 @@ class RoutedHeads : public Projection {
   }
 
  private:
-  // These functions insert the axis of heads or of keys into a parameter's shape, unless it has size 1.
+  // Insert the axis of heads or of keys into a parameter's shape, unless it has size 1.
   static std::vector<std::int64_t> per_head(std::vector<std::int64_t> shape, std::ptrdiff_t axis, std::int64_t heads) {
     if (heads > 1) {
       shape.insert(shape.begin() + axis, heads);
@@ -151,12 +151,12 @@ class RoutedHeads : public Projection {
     return per_head(shape, 0, n_keys_);
   }
 
-  // Joins axes `axis` and `axis` + 1, those of an expert's heads and of their channels.
+  // Flattens an expert's heads (axis `axis`) and their channels (`axis` + 1) into one axis.
   at::Tensor joined(const at::Tensor& w, std::int64_t axis) const {
     return expert_heads_ == 1 ? w : w.flatten(axis, axis + 1);
   }
 
-  // Returns head outputs [B, H, T, w] by slot: [B, T, H / P, P w].
+  // Groups head outputs [B, H, T, w] by slot: [B, T, H / P, P w].
   at::Tensor by_slot(const at::Tensor& o) const {
     return expert_heads_ == 1 ? o.transpose(1, 2)
                               : o.unflatten(1, {expert_heads_, -1}).permute({0, 3, 2, 1, 4}).flatten(3);
@@ -182,8 +182,8 @@ class RoutedHeads : public Projection {
   }
 
   std::int64_t n_keys_, d_head_, kv_heads_, expert_heads_;
-  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [X, d, P, e], [R, d, G, e], [d, G, e], [X, P, e, d]; no axes of size 1
-  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [X, P, e], [R, G, e], [G, e], [X, d], likewise
+  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [X, d, P, e], [R, d, G, e], [d, G, e], [X, P, e, d]; axes of size 1 omitted
+  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [X, P, e], [R, G, e], [G, e], [X, d]; same
   at::Tensor b_out_;                  // [d]
   std::optional<QueryRouter> router_;
 };

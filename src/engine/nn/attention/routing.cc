@@ -24,7 +24,7 @@ void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& co
 }
 
 // gate_weights() elementwise, for batch-invariant decoding on the CPU. Vectorised tensor operations round an element
-// depending on its place in the tensor, and one operation per row would be slower. `score` is [N, H, E], `index` [N, H,
+// differently depending on its index, and one operation per row would be slower. `score` is [N, H, E], `index` [N, H,
 // K].
 at::Tensor gate_weights_by_row(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
   const at::Tensor scores = ops::in_type(score, at::kFloat).contiguous(), indices = index.contiguous();
@@ -65,7 +65,7 @@ at::Tensor Routing::bank_index() const {
   if (heads == 1) {
     return index;
   }
-  if (ops::suits_loop(index)) {  // as below, in one operator
+  if (ops::suits_loop(index)) {  // the same in a single operation
     const at::Tensor own = index.contiguous();
     at::Tensor all = at::empty(own.sizes(), own.options());
     const auto* from = own.const_data_ptr<std::int64_t>();
@@ -185,7 +185,7 @@ at::Tensor switch_loss(const at::Tensor& prob, const at::Tensor& counts) {
 at::Tensor slot_counts(const at::Tensor& index, const c10::SymInt& batch, std::int64_t n_experts,
                        const std::optional<at::Tensor>& valid) {
   const std::int64_t k = index.sym_size(1).guard_int(__FILE__, __LINE__);
-  // Padding counts for an expert beyond the last one, which is cut off.
+  // Padding is counted for an extra expert, which is cut off.
   const at::Tensor counted = valid ? index.masked_fill(valid->logical_not().unsqueeze(1), n_experts) : index;
   const at::Tensor by_sequence = counted.view_symint({batch, -1, k}).transpose(1, 2);  // [B, k, T]
   const at::Tensor hit = at::zeros_symint({batch, k, n_experts + 1}, index.options().dtype(at::kDouble))

@@ -32,7 +32,7 @@ class SigmoidScore : public Score {
     ops::choose("sigmoid_attention", context.implementation, "sigmoid attention needs the reference implementation");
     apply_scale(in, learned_, fixed_, context);
     if (context.batch_invariant) {
-      in.q = in.q.clone();  // the rounding of torch's matmul depends on a row's place in memory
+      in.q = in.q.clone();  // the rounding of torch's matmul depends on a row's address
     }
     const auto weigh_and_drop = [&](const at::Tensor& scores, const at::Tensor& visible) {
       return drop_weights(weigh(scores, visible), dropout_, context);

@@ -1,5 +1,5 @@
-// Mixture of sparse attention (MoSA; Piekos et al. 2025): each head selects k = max(2, T / sparsity) of the T tokens,
-// padding not counted.
+// Mixture of sparse attention (MoSA; Piekos et al. 2025): each head selects k = max(2, T / sparsity) of the T tokens;
+// padding is not counted.
 // With z_i^h = sigmoid(x_i w_select^h) and I_h the k tokens of the largest z^h,
 //   o_i^h = z_i^h sum_{j in I_h} p_ij v_j for i in I_h, else 0,  p the softmax over the visible j in I_h
 // The selection is not differentiable. Heads that attend to all tokens may follow. All queries and keys are computed; a
@@ -13,8 +13,8 @@
 namespace headroom::nn {
 namespace {
 
-// exp(kRemoved) is 0 next to any score. It is finite, because a query that is not selected and sees no key would
-// otherwise be NaN; its gate is 0.
+// exp(kRemoved) is 0 next to any other score. It is finite, because a query that is not selected and sees no key would
+// otherwise be NaN; the gate of such a query is 0.
 constexpr double kRemoved = -1e30, kRemovedInFloat16 = -6e4;
 
 class SparseHeads : public Projection {
@@ -57,7 +57,7 @@ class SparseHeads : public Projection {
     if (input.valid_keys) {
       rank = rank.masked_fill(input.valid_keys->logical_not().unsqueeze(1), -std::numeric_limits<double>::infinity());
     }
-    // In descending order of rank. topk() would order equal tokens differently for other widths.
+    // In descending order of rank. topk() would order equal values differently for other widths.
     const at::Tensor index = std::get<1>(rank.sort(/*stable=*/true, -1, /*descending=*/true)).narrow(2, 0, k);
     context.show("chosen", [&] { return std::get<0>(index.sort(-1)); });
     at::Tensor removed = at::ones_like(score, at::kBool).scatter(2, index, false);  // [B, N, T]
@@ -72,7 +72,7 @@ class SparseHeads : public Projection {
                          .unsqueeze(2);
   }
 
-  // Returns k of each row, [B].
+  // Returns each row's k, [B].
   at::Tensor chosen_of_rows(const at::Tensor& valid) const {
     return at::floor_divide(valid.sum(1), options_.sparsity).clamp_min(2);
   }
