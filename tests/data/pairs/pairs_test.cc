@@ -72,16 +72,17 @@ TEST_F(PairsTest, ParallelFilesMustMatch) {
   skip.skip_bad_rows = true;
   for (const config::DataOptions& options : {config::DataOptions(), skip}) {  // no bad row can be identified
     const auto complaint = [&](std::vector<std::string> source, std::vector<std::string> target) {
-    return user_error_of([&] { read_pairs({.source = std::move(source), .target = std::move(target)}, options); });
-  };
-  const std::string parted = two + ":2: must be followed by another line, as its parallel file continues with " + three;
-  EXPECT_EQ(complaint({three}, {two}), parted + ":3");
-  EXPECT_EQ(complaint({two}, {three}), parted + ":3");
-  EXPECT_HAS(complaint({three, three}, {three}), "is one of 2 files of sources, but there are 1 of targets");
-}
-EXPECT_EQ(user_error_of([&] { read_pairs({.source = {three}, .target = {hole}}, {}); }),
-          hole + ":2: must hold a sentence, got an empty line");
-EXPECT_EQ(read_pairs({.source = {three}, .target = {hole}}, skip).size(), 2U);
+      return user_error_of([&] { read_pairs({.source = std::move(source), .target = std::move(target)}, options); });
+    };
+    const std::string parted =
+        two + ":2: must be followed by another line, as its parallel file continues with " + three;
+    EXPECT_EQ(complaint({three}, {two}), parted + ":3");
+    EXPECT_EQ(complaint({two}, {three}), parted + ":3");
+    EXPECT_HAS(complaint({three, three}, {three}), "is one of 2 files of sources, but there are 1 of targets");
+  }
+  EXPECT_EQ(user_error_of([&] { read_pairs({.source = {three}, .target = {hole}}, {}); }),
+            hole + ":2: must hold a sentence, got an empty line");
+  EXPECT_EQ(read_pairs({.source = {three}, .target = {hole}}, skip).size(), 2U);
 }
 
 // Returns n pairs, in which every source occurs twice with different targets.
