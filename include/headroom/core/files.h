@@ -91,8 +91,8 @@ void require_writable(const std::filesystem::path& path, std::string_view what);
 // Returns the absolute path without "." and ".." and without a slash at its end, so that a path has one spelling.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
 
-// Creates a folder and its parents. Throws Error naming the folder and the reason, and UserError if a file is in the
-// way or a part of the path is "~".
+// Creates a folder and its parents. Throws Error naming the folder and the reason; UserError if a file exists at the
+// path or a part of the path is "~".
 void make_folder(const std::filesystem::path& path);
 
 class InUseError : public UserError {
@@ -135,7 +135,7 @@ class Sha256 {
   void* context_;
 };
 
-// Returns the digest of the parts, text or bytes, one after the other.
+// Returns the digest of the concatenated parts, text or bytes.
 template <class... Parts>
 std::string sha256_of(const Parts&... parts) {
   Sha256 hash;

@@ -1,4 +1,4 @@
-// The implementations of an operator, by their names in configs.
+// Implementations of an operator, named as in configs.
 #pragma once
 
 #include <string_view>

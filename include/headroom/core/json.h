@@ -16,15 +16,15 @@ using Json = nlohmann::ordered_json;
 // nesting deeper than `max_depth`, and for a duplicate key.
 Json parse_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
 
-// Parses a line of a file with one JSON object a line. Also throws UserError for other values and for the beginning of
-// a longer value, as in files that are formatted over several lines.
+// Parses a line of a file with one JSON object per line. Also throws UserError for other values, and for the first line
+// of a value that spans several lines.
 Json parse_json_line(std::string_view text, std::string_view origin);
 
 // Like parse_json(), with sorted keys. Use it for large objects: lookups in the ordered type take linear time.
 using SortedJson = nlohmann::json;
 SortedJson parse_sorted_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
 
-// Reads a file that holds one JSON object. Returns an empty object if there is no such file. Throws UserError naming
+// Reads a file that holds one JSON object. Returns an empty object if the file does not exist. Throws UserError naming
 // the file.
 SortedJson read_json_object(const std::filesystem::path& file);
 

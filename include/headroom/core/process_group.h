@@ -1,4 +1,4 @@
-// The ranks of a run, as seen from one of them.
+// The group of a run's ranks, as seen from one rank.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ class SharedError : public Error {
   using Error::Error;
 };
 
-// This class is a process that runs alone: rank 0 of 1. parallel::GlooGroup connects several.
+// A process that runs alone: rank 0 of 1. The subclass parallel::GlooGroup connects several processes.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
-  int rank() const { return rank_; }         // of this process, from 0
+  int rank() const { return rank_; }         // rank of this process, from 0
   int size() const { return size_; }         // number of ranks
   bool leads() const { return rank_ == 0; }  // rank 0 writes files and logs
   std::string name_of(int rank) const {      // "rank 2 (on machine7)"

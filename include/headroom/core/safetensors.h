@@ -28,7 +28,7 @@ struct StoredTensor {
 
 // A memory-mapped file, which owns the bytes that its tensors view. The constructor validates the header against the
 // file size: header length, JSON (depth, duplicate keys), dtypes, shapes (overflow), offsets (order, overlap, gaps,
-// end). Throws UserError naming the file. Never allocates more than the header's size.
+// end). Throws UserError naming the file. Allocates at most the header's size.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -51,14 +51,14 @@ class SafetensorsFile {
 class SafetensorsWriter {
  public:
   void add(std::string name, DType dtype, std::vector<std::int64_t> shape, std::span<const std::byte> data);
-  // Adds a tensor whose bytes another process writes into the file.
+  // Adds a tensor whose bytes another process writes to the file.
   void add_elsewhere(std::string name, DType dtype, std::vector<std::int64_t> shape);
   void set_metadata(std::string key, std::string value);
   void write(const std::filesystem::path& path) const;  // atomic (AtomicFile)
 
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
-  // The start of the file, and the offset of each tensor in the file.
+  // The start of the file, and each tensor's offset in the file.
   struct Layout {
     std::string header;
     std::map<std::string, std::uint64_t> positions;

@@ -1,9 +1,8 @@
-// Continuous batching: serves requests that arrive and finish at different times with one forward pass per step for all
-// of them.
+// Continuous batching: requests that arrive and finish at different times share one forward pass per step.
 //
-// The result of a request does not depend on the other requests, bit for bit on the CPU: one-token rows are
-// batch-invariant, every prompt is split into the same chunks, which are computed alike alone and together, and the
-// prefix cache stores states at chunk boundaries.
+// On the CPU, a request's result has the same bits whatever the other requests are: one-token rows are batch-invariant,
+// every prompt is split into the same chunks, which give the same bits alone and together, and the prefix cache stores
+// states at chunk boundaries.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@ struct Request {
   double top_p = 1.0;                // sample from the smallest set of most likely tokens with this total probability
   std::uint64_t seed = 1;
   bool echo = false;  // emit events for the prompt's tokens too
-  // number of most likely tokens to report; 0: the chosen token only; -1: no log-probabilities
+  // number of most likely tokens to report; 0: only the chosen token; -1: no log-probabilities
   std::int64_t logprobs = -1;
   bool routing = false;  // report the experts that each token is routed to
 };
@@ -45,8 +44,8 @@ struct TokenRoute {
 struct TokenEvent {
   std::int64_t id = 0;
   bool is_prompt = false;
-  // With logprobs: under the model's own distribution (temperature 1, no cut-off), in nats. NaN for the first token of
-  // a prompt, with an empty `top`.
+  // With logprobs: in nats, from the model's unmodified distribution (temperature 1, no cut-off). NaN, with an empty
+  // `top`, for the first token of a prompt.
   double logprob = 0.0;
   // In descending order of probability; ties: this token first, then the smaller id.
   std::vector<Alternative> top;
@@ -62,21 +61,21 @@ enum class Finish {
 
 struct Ending {
   Finish reason = Finish::length;
-  std::string error;  // if the request failed; other requests continue
+  std::string error;  // reason if the request failed; other requests continue
 };
 
 struct EngineOptions {
   std::int64_t max_rows = 8;             // requests served at the same time
-  std::int64_t prompt_chunk = 128;       // maximum number of prompt tokens read at once, of all requests together
+  std::int64_t prompt_chunk = 128;       // maximum number of prompt tokens read in one pass, over all requests
   double prompt_share = 2.0;             // time a step spends on prompts, relative to decoding; 0: one chunk
   std::int64_t prefix_cache_tokens = 0;  // size of the prefix cache; 0: none
   nn::Context context;
 };
 
 struct EngineCounts {
-  std::int64_t waiting = 0, running = 0;  // requests now
-  std::int64_t prefix_held = 0;           // tokens in the prefix cache now
-  std::int64_t cache_elements = 0;        // elements of the running requests' KV caches now
+  std::int64_t waiting = 0, running = 0;  // current numbers of requests
+  std::int64_t prefix_held = 0;           // tokens in the prefix cache
+  std::int64_t cache_elements = 0;        // elements of the running requests' KV caches
   // Since the engine was created:
   std::int64_t steps = 0;
   std::int64_t finished = 0;       // requests that ended for any reason

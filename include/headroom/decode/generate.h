@@ -20,10 +20,10 @@ struct GenerateOptions {
   std::int64_t top_k = 0;     // sample from the k most likely tokens; 0: all
   double top_p = 1.0;         // sample from the smallest set of most likely tokens with this total probability
   std::uint64_t seed = 1;
-  std::vector<std::int32_t> begin = {};  // tokens that are put in front of the prompt
+  std::vector<std::int32_t> begin = {};  // tokens prepended to the prompt
   std::set<std::int32_t> ends = {};      // tokens that end the continuation, which does not include them
   nn::Context context = {};
-  std::function<void(std::string_view)> on_text;  // called as text becomes available, in whole code points
+  std::function<void(std::string_view)> on_text;  // called with whole code points as text becomes available
 };
 
 struct Generation {
@@ -48,7 +48,7 @@ Generation generate(const models::LanguageModel& model, const tokenizers::Tokeni
 // the previous token.
 class TextStream {
  public:
-  // `context`: the tokens before the stream; their text is not returned. `tokenizer` must outlive the stream.
+  // `context`: the tokens before the stream, whose text is not returned. `tokenizer` must outlive the stream.
   TextStream(const tokenizers::Tokenizer& tokenizer, std::vector<std::int32_t> context);
 
   // Returns the text that this token completes: valid UTF-8, possibly empty.

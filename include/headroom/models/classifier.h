@@ -36,7 +36,7 @@ class Classifier : public ClassModel {
       : Classifier(options, nn::ParameterSource(seed, tensor_options)) {}
 
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
-  // Batch: "tokens" and, if paired, "second". The mean is over context_length positions, whatever the batch's width.
+  // Batch: "tokens" and, if paired, "second". The mean is always over context_length positions.
   at::Tensor class_logits(const Batch& batch, const nn::Context& context) const override;
   // Returns logits [B, C]. `tokens` and, if paired, `second` are [B, T] int64, T up to context_length. The mean is over
   // T.

@@ -30,7 +30,7 @@ nn::Context make_context(const config::TrainOptions& options, at::Device device)
 // Waits for all work queued on the device.
 void synchronize(at::Device device);
 
-// Returns the most memory in bytes since the last reset: of this process on the CPU, of torch's allocator on a GPU.
+// Returns the peak memory in bytes since the last reset: of this process on the CPU, of torch's allocator on a GPU.
 std::int64_t peak_memory_bytes(at::Device device);
 void reset_peak_memory(at::Device device);
 

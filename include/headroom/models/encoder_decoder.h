@@ -25,8 +25,8 @@ struct SequencePair {
 
 // One embedding for both sequences (and the output, with tied_embeddings), or, with a source_vocabulary_size Vs, a
 // second one for the source, "encoder.embed" [Vs, d]; "encoder.layer0.*": blocks without causal mask;
-// "decoder.layer0.*": causal blocks with cross-attention; a norm after each stack with norm_position = "pre". Learned
-// positions are one table for each side; relative ones apply to self-attention only. Windows limit the decoder's
+// "decoder.layer0.*": causal blocks with cross-attention; a norm after each stack with norm_position = "pre". Each side
+// has a table of learned positions; relative positions apply to self-attention only. Windows limit the decoder's
 // self-attention.
 class EncoderDecoder : public Model {
  public:
@@ -49,8 +49,8 @@ class EncoderDecoder : public Model {
   // VocabularyHead::cross_entropy().
   Loss loss(const SequencePair& pair, const at::Tensor& next, double label_smoothing, const nn::Context& context) const;
 
-  // Decoding: returns a state for each source in [B, S]; each is encoded once and separately. `valid_source` is [B, S]
-  // bool; undefined: all.
+  // Decoding: returns one state per source in [B, S]; sources are encoded separately. `valid_source` is [B, S] bool;
+  // undefined: all valid.
   std::vector<DecodeState> start_decoding(const at::Tensor& source, const at::Tensor& valid_source,
                                           const nn::Context& context) const;
   // Reads one or more target tokens per row and returns logits [N, V] after the last of each. Equals logits() without

@@ -30,8 +30,8 @@ class LanguageModel : public Model {
   MemoryShape memory_shape() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
 
-  // Batch: "tokens" [B, T+1], as below; or "tokens" [B, T] with "targets" [B, T], of which negative ones are ignored.
-  // With "teacher", the loss also has the divergence from the teacher (Distillation).
+  // Batch: "tokens" [B, T+1], as below; or "tokens" [B, T] with "targets" [B, T], where negative targets are ignored.
+  // With "teacher", the loss includes the divergence from the teacher (Distillation).
   Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
   // `tokens` is [B, T+1] int64: the inputs are the first T columns, the targets the last T; negative targets are
   // ignored. Reads `memory` and replaces it with this chunk's if options().memory_length > 0.

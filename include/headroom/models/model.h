@@ -30,18 +30,18 @@ struct Loss {
   }
 };
 
-// How a model learns from another one's predictions (Hinton et al. 2015, "Distilling the knowledge in a neural
-// network"): the batch's tensor "teacher", its logits [B, T, V]. With "teacher_index" [B, T, k], "teacher" has the
-// logarithms of these tokens' probabilities at the temperature and, last, of all others' together, [B, T, k + 1]; the
-// divergence is that of these k + 1 classes, at most the whole one.
+// Learning from another model's predictions (Hinton et al. 2015, "Distilling the knowledge in a neural network"): the
+// batch's tensor "teacher" holds its logits [B, T, V]. With "teacher_index" [B, T, k], "teacher" holds the
+// log-probabilities of these tokens at the temperature and, last, of all other tokens together, [B, T, k + 1]; the
+// divergence is then over these k + 1 classes, a lower bound of the full divergence.
 struct Distillation {
   double weight = 0.5, temperature = 1.0;
 };
 
-// Examples, one per row (the first axis of every tensor). Each model documents the tensors that it reads at its loss().
+// Examples, one per row (the first axis of every tensor). Each model's loss() documents the tensors that it reads.
 struct Batch {
   std::map<std::string, at::Tensor, std::less<>> tensors;
-  std::vector<std::int64_t> targets;  // number of targets in each row; the loss is their mean
+  std::vector<std::int64_t> targets;  // number of targets in each row; the loss is the mean over targets
   std::int64_t tokens = 0;            // positions read in all rows, for speed measurements
   double label_smoothing = 0.0;       // share of each target's probability that is spread evenly over the vocabulary
   Distillation distillation = {};     // used if there is a tensor "teacher"; language models only

@@ -11,9 +11,9 @@
 
 namespace headroom::models {
 
-// Patches, row by row, times "patch.w" [C P P, d] plus "patch.b"; positions: fixed sines and cosines of row and column
-// with position = "sinusoidal", a table "position" [N, d] with "learned"; blocks without causal mask, final norm, mean
-// over patches; with d_head_hidden tanh(x W + b); a head initialised to 0.
+// Patches in row-major order, times "patch.w" [C P P, d] plus "patch.b"; positions: fixed sines and cosines of row and
+// column with position = "sinusoidal", a table "position" [N, d] with "learned"; blocks without causal mask, final
+// norm, mean over patches; with d_head_hidden also tanh(x W + b); a head initialised to 0.
 class VisionTransformer : public ClassModel {
  public:
   // Throws UserError unless the options describe this kind of model, for a patch_size that does not divide image_size,

@@ -41,7 +41,7 @@ struct Checkpoint {
   bool verified = false;                             // read from a file with matching checksums
 };
 
-// A tensor to be saved has a NaN or infinite value.
+// Thrown if a tensor to be saved has a NaN or infinite value.
 class NotFiniteError : public Error {
  public:
   using Error::Error;
@@ -50,11 +50,11 @@ class NotFiniteError : public Error {
 // Writes `file` atomically. Throws Error naming the file. Throws NotFiniteError, before anything is written, if a
 // tensor has a NaN or infinite value.
 //
-// With several ranks, all must call it. Each writes the tensors and shards that it owns; tensors on the meta device are
-// written by other ranks. An error on one rank is thrown on all.
+// With several ranks, all must call it. Each rank writes the tensors and shards that it owns; tensors on the meta
+// device are written by other ranks. An error on one rank is thrown on all.
 void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file, ProcessGroup& group = alone());
 
-// What read_checkpoint() checks: `shapes`: everything but the values of the tensors; `contents`: the values as well.
+// `shapes`: read_checkpoint() checks everything except the tensors' values; `contents`: it checks the values too.
 enum class Check { shapes, contents };
 
 // Reads a checkpoint and checks it against the embedded config: the tokenizer; name, type and shape of every parameter;
@@ -63,8 +63,8 @@ enum class Check { shapes, contents };
 // into memory. Throws UserError naming the file and the problem.
 Checkpoint read_checkpoint(const std::filesystem::path& file, Check check = Check::contents);
 
-// Returns the name of a tensor that has a NaN or infinite value, among those whose names begin with `prefix`, with the
-// shards that this rank owns; empty if all values are finite.
+// Returns the name of a tensor or owned shard with a NaN or infinite value, among names that begin with `prefix`; empty
+// if all values are finite.
 std::string first_not_finite(const Checkpoint& checkpoint, std::string_view prefix = "");
 
 // Throws UserError naming the file (`origin`) and the parameter if a parameter has a NaN or infinite value.
@@ -73,8 +73,8 @@ void require_finite(const Checkpoint& checkpoint, const std::string& origin);
 // Returns the step of a checkpoint file without reading its tensors; nullopt if the file or its step is missing.
 std::optional<std::int64_t> step_in(const std::filesystem::path& file);
 
-// Throws UserError "<what>: ..." if the file exists and is not a checkpoint, or is one from which training can resume,
-// with the optimizer's state.
+// Throws UserError "<what>: ..." if the file exists and is not a checkpoint, or contains an optimizer state, so that
+// training could resume from it.
 void require_replaceable(const std::filesystem::path& file, std::string_view what);
 
 // Run folders. All functions also accept the folder "checkpoints" inside a run folder.
@@ -85,7 +85,7 @@ std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::
                                        std::int64_t keep, ProcessGroup& group = alone());
 
 // Returns a file or a folder in Hugging Face's layout unchanged, and for a run folder the checkpoint that `latest`
-// names. If that checkpoint is missing or corrupt, returns the newest readable one and logs a warning; an only
+// names. If that checkpoint is missing or corrupt, returns the newest readable one and logs a warning; a single
 // checkpoint is returned unchecked. Throws UserError if there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
 

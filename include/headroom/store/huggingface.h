@@ -34,17 +34,17 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                const std::string& origin);
 
-// What a checkpoint stores of the Hugging Face model that it was imported from: special tokens that mark the start and
-// end of a text, and the model_type. A run that starts from the checkpoint inherits it.
+// Data that a checkpoint stores of the Hugging Face model that it was imported from: special tokens that mark the start
+// and end of a text, and the model_type. A run that starts from the checkpoint inherits the data.
 struct SpecialTokens {
-  // Keys that are present: bos_token_id, eos_token_id, pad_token_id. A config.json that lacks bos_token_id or
-  // eos_token_id has the default of its model_type.
+  // Only keys that are present: bos_token_id, eos_token_id, pad_token_id. If config.json lacks bos_token_id or
+  // eos_token_id, the default of its model_type is used.
   Json config = Json::object();      // of config.json
   Json generation = Json::object();  // of generation_config.json, which takes precedence when text is generated
   Json tokenizer =
       Json::object();  // keys of tokenizer_config.json: bos_token, ..., add_bos_token, tokenizer_class, ...
   static constexpr std::int32_t kBos = -1;
-  // Ids that the tokenizer prepends to every text. kBos: that of bos_token, in checkpoints of earlier versions.
+  // Ids that the tokenizer prepends to every text. kBos: the id of bos_token, in checkpoints of earlier versions.
   std::vector<std::int32_t> in_front;
   std::string model_type;  // empty: not imported, or by an earlier version
 
@@ -54,7 +54,7 @@ struct SpecialTokens {
   std::int32_t id(const char* key, const tokenizers::Tokenizer& tokenizer) const;
   // Returns the tokens that the tokenizer prepends to every text.
   std::vector<std::int32_t> begin(const tokenizers::Tokenizer& tokenizer) const;
-  // Returns all tokens that end a text: the ids of the files, of which there may be several, and the tokenizer's own.
+  // Returns all tokens that end a text: the ids in the files and the tokenizer's own.
   std::set<std::int32_t> ends(const tokenizers::Tokenizer& tokenizer) const;
 };
 

@@ -16,9 +16,9 @@ namespace headroom::store {
 // parameter is missing or its shape does not match the config.
 std::unique_ptr<models::Model> build_trainable(const Checkpoint& checkpoint, at::Device device);
 
-// Returns the checkpoint's model for inference. On the CPU its parameters are the checkpoint's own read-only tensors,
-// without a copy. If `decoding_type` is set, matmul weights are cached in that type (nn::Parameters::cache_weights_in),
-// which is faster if every token uses all of them. Throws what build_trainable() throws.
+// Returns the checkpoint's model for inference. On the CPU it uses the checkpoint's read-only tensors without copying.
+// If `decoding_type` is set, matmul weights are cached in that type (nn::Parameters::cache_weights_in), which is faster
+// if every token uses all of them. Throws what build_trainable() throws.
 std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Device device = at::kCPU,
                                            std::optional<at::ScalarType> decoding_type = {});
 
@@ -26,10 +26,10 @@ struct OpenOptions {
   std::int64_t average = 1;                    // number of newest checkpoints of a run folder to average
   std::string device;                          // as in train.device; empty: the run's device
   std::int64_t threads = 0;                    // 0: the run's number of threads
-  std::optional<config::Precision> precision;  // default: the run's
+  std::optional<config::Precision> precision;  // default: the run's precision
   bool writes = false;                         // the model decodes token by token
-  // Parameters that are stored in half precision are converted to float32 once if the copies take at most this many
-  // bytes. Those of larger models stay as stored, and each matrix is converted whenever it is used.
+  // Half-precision parameters are converted to float32 once if the copies take at most this many bytes. In larger
+  // models they stay in half precision, and each matrix is converted whenever it is used.
   std::int64_t largest_float_copy = std::int64_t{4} << 30;
 };
 

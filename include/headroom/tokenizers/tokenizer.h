@@ -78,8 +78,8 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   // Returns the last cut in `text`. `text` must end at a line end, and more text may follow it.
   virtual Cut separable(std::string_view text) const { return {.end = text.size(), .next = text.size()}; }
-  // Returns what encode(text) loses: words outside the vocabulary, byte values that share an id, and characters for
-  // which an imported SentencePiece model has neither pieces nor bytes.
+  // Returns the parts of `text` that encode() loses: words outside the vocabulary, byte values that share an id, and
+  // characters for which an imported SentencePiece model has neither pieces nor bytes.
   virtual Unknown unknown(std::string_view /*text*/) const { return {}; }
   // Returns the number of text bytes that `ids`, the encoding of `text`, represent: the size of the text if decoding
   // reproduces it exactly, else the size of the normalised text. Unknown words count with all their bytes.
@@ -92,7 +92,7 @@ class Tokenizer {
   // absent.
   virtual std::int32_t begin_id() const { return -1; }
   virtual std::int32_t end_id() const { return -1; }
-  // Returns the id of a line end inside a text; -1 if it has no separate token.
+  // Returns the id of a line end inside a text; -1 if line ends have no separate token.
   virtual std::int32_t line_end_id() const;
   // Returns the id of a piece or added token by its name in the tokenizer's files, such as "<s>"; -1 if absent.
   virtual std::int32_t id_of(std::string_view /*token*/) const { return -1; }
@@ -102,7 +102,7 @@ class Tokenizer {
   virtual const Tokenizer& for_targets() const { return *this; }
   // Returns the size of a separate source vocabulary; 0 if both sides share this vocabulary.
   std::int64_t source_vocabulary_size() const { return &for_sources() == this ? 0 : for_sources().vocabulary_size(); }
-  // Returns all that is needed to restore the tokenizer: the SentencePiece model, the word list (one word per line, in
+  // Returns everything needed to restore the tokenizer: the SentencePiece model, the word list (one word per line, in
   // order of ids), the byte values in order of ids (empty: all 256), a tokenizer.json, or a pair of these.
   virtual const std::string& serialised() const = 0;
   // Returns "sentencepiece-8000-1f3a9c02": kind, size and first digits of the SHA-256 of serialised(). Tokenizers with
@@ -145,7 +145,7 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size = 0);
 // Returns whether a folder has any of these files; false for a run folder.
 bool holds_tokenizer(const std::filesystem::path& folder);
-// Like load_tokenizer(), but a SentencePiece model encodes line by line, as in earlier versions. Use it to resume their
+// Like load_tokenizer(), but a SentencePiece model encodes line by line, as in earlier versions; for resuming their
 // runs.
 std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path);
 bool encodes_by_line(const Tokenizer& tokenizer);  // false unless it is a single SentencePiece tokenizer
@@ -164,9 +164,9 @@ struct SpecialNames {
 std::string to_tokenizer_json(const Tokenizer& tokenizer, const SpecialNames& special = {});
 // Returns the contents of a SentencePiece .model file.
 std::string to_sentencepiece_model(const Tokenizer& tokenizer);
-// Reads the tokenizer stored in a safetensors file: one from save_tokenizer(), a token file or a checkpoint. It is the
-// tensor "tokenizer" (U8), with metadata tokenizer_kind and tokenizer_name. Throws UserError naming the file, also if
-// the stored name does not match the tokenizer.
+// Reads the tokenizer stored in a safetensors file (from save_tokenizer(), a token file or a checkpoint): the tensor
+// "tokenizer" (U8), with metadata tokenizer_kind and tokenizer_name. Throws UserError naming the file, also if the
+// stored name does not match the tokenizer.
 std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file);
 
 }  // namespace headroom::tokenizers

@@ -132,8 +132,8 @@ class Search {
                                  .score = log_probability / std::pow(length, options_.decoding.length_penalty)});
   }
 
-  // Extends the sentence's live hypotheses. Returns the index of the old hypothesis that each new one extends; empty if
-  // the sentence is done.
+  // Extends the sentence's live hypotheses. Returns for each new hypothesis the index of the hypothesis that it
+  // extends; empty if the sentence is done.
   std::vector<std::int64_t> extend(Sentence& sentence, const double* values, const std::int64_t* indices,
                                    std::int64_t count, std::int64_t vocabulary) const {
     std::vector<Hypothesis> next;
@@ -181,7 +181,7 @@ class Search {
   nn::Context context_;
   std::int64_t beam_;
   std::vector<Sentence> sentences_;
-  std::vector<std::size_t> running_;  // sentences that are not done, in the order of the decoded rows
+  std::vector<std::size_t> running_;  // unfinished sentences, in the order of the decoded rows
 };
 
 }  // namespace

@@ -82,7 +82,7 @@ struct Engine::Parts {
   bool stepping = false;
   std::deque<std::unique_ptr<Row>> waiting;
   std::vector<std::unique_ptr<Row>> running;
-  models::DecodeState fresh;  // of an empty sequence; holds the offset tables shared by all sequences
+  models::DecodeState fresh;  // state of an empty sequence; holds the offset tables shared by all sequences
   PromptChunks chunks;
   PrefixCache prefixes;
 
@@ -172,14 +172,14 @@ std::span<const std::int64_t> Engine::Parts::next_chunk(const Row& row) const {
   return prompt.subspan(static_cast<std::size_t>(row.read), static_cast<std::size_t>(n));
 }
 
-// Whether a new row's prompt begins as one of `before`, so that the prefix cache may have its first chunk soon.
+// Whether a new row's first chunk equals that of a row in `before`, so that the prefix cache may soon hold it.
 bool Engine::Parts::may_find(const Row& row, std::span<Row* const> before) const {
   return options.prefix_cache_tokens > 0 && !row.begun &&
          std::any_of(before.begin(), before.end(),
                      [&](const Row* one) { return std::ranges::equal(next_chunk(row), next_chunk(*one)); });
 }
 
-// Returns running row `first` and those after it whose next chunks have as many tokens, together at most a whole chunk.
+// Returns running row `first` and later rows whose next chunks have equal length, in total at most a whole chunk.
 std::vector<Row*> Engine::Parts::rows_to_read(std::size_t first) {
   std::vector<Row*> rows = {running[first].get()};
   if (!rows[0]->begun) {
@@ -206,8 +206,8 @@ std::vector<Row*> Engine::Parts::rows_to_read(std::size_t first) {
   return rows;
 }
 
-// Reads the rows' next prompt tokens. Returns the logits after each token, [n, V], if the prompt is scored (of one
-// row); after the last token of each row, [N, V], if a prompt ends there; otherwise an undefined tensor.
+// Reads the rows' next prompt tokens. Returns the logits after each token, [n, V], if the prompt (of a single row) is
+// scored; after the last token of each row, [N, V], if a prompt ends there; otherwise an undefined tensor.
 at::Tensor Engine::Parts::read_tokens(std::span<Row* const> rows, std::span<const models::DecodeRow> parts) {
   const bool adds = std::any_of(rows.begin(), rows.end(), [&](const Row* row) {
     return row->request.max_tokens > 0 && row->read + std::ssize(parts[0].tokens) == std::ssize(row->request.prompt);
@@ -245,7 +245,7 @@ void Engine::Parts::read_chunks(std::span<Row* const> rows) {
   }
 }
 
-// Adds n prompt tokens, and their logits from read_tokens(), to those that the row has read.
+// Adds n prompt tokens, and their logits from read_tokens(), to the row's tokens.
 void Engine::Parts::add_chunk(Row& row, std::int64_t n, const at::Tensor& logits) {
   const std::span<const std::int64_t> prompt(row.request.prompt);
   if (row.scores_prompt()) {
@@ -329,7 +329,7 @@ void Engine::Parts::add_token(Row& row) {
     event.top = std::move(score.top);
   }
   row.logits.reset();
-  if (row.request.routing) {  // read the token now and alone, because its event includes its routing
+  if (row.request.routing) {  // reads the token now and separately, because its event includes its routing
     RouteRecorder recorder;
     nn::Context context = options.context;
     context.observer = &recorder;

@@ -114,7 +114,7 @@ std::string TextStream::push(std::int32_t id) {
   if (settled < text.size() || text.empty()) {
     returned_ = std::max(returned_, settled);
   } else {
-    // Context without text, such as a single space, would not tell the tokenizer that the text has begun.
+    // A context without text (such as a space) would make the tokenizer treat the next token as the text's start.
     if (!tokenizer_.decode(std::span<const std::int32_t>(ids_).subspan(released_)).empty()) {
       ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(released_));
     }

@@ -45,7 +45,7 @@ std::vector<std::vector<TokenRoute>> RouteRecorder::of_last(std::int64_t n) cons
 
 namespace {
 
-// Token ids from most to least likely. Sorted lazily, because most draws need only a few.
+// Token ids in descending order of likelihood. Sorted lazily, because most draws need only a few.
 class ByLikelihood {
  public:
   explicit ByLikelihood(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
@@ -124,7 +124,7 @@ std::int32_t sample(std::span<const float> logits, const SampleOptions& options,
     }
     return cumulative[rank];
   };
-  // Keeps the fewest most likely tokens, at least one, whose mass reaches top_p. With top_p = 1 it keeps all, without
+  // Keeps the fewest most likely tokens, at least one, whose mass reaches top_p. With top_p = 1 all are kept without
   // summing.
   double mass = total;
   std::size_t last = kept - 1;
@@ -151,7 +151,7 @@ TokenScore score_of(std::int64_t token, std::span<const float> log_p, std::int64
     }
     return a != b && (a == token || (b != token && a < b));
   };
-  // The best so far, sorted. `count` is small, and most tokens are less likely than the last of these.
+  // The best tokens so far, sorted. `count` is small, and most tokens are less likely than the last one in the list.
   std::vector<std::int64_t> best;
   for (std::int64_t id = 0; id < std::ssize(log_p) && count > 0; ++id) {
     if (std::ssize(best) == count) {

@@ -15,8 +15,8 @@ std::optional<at::Tensor> valid_queries(const BlockInput& input) {
   return input.valid_keys->narrow_symint(1, input.valid_keys->sym_size(1) - t, t);
 }
 
-// Memory and tokens are concatenated in the compute type, after the norm: concatenating them before it would save a
-// second copy of both for the backward pass.
+// Memory and tokens are concatenated after the norm, in the compute type: concatenating them before the norm would save
+// a second copy of both for the backward pass.
 at::Tensor after(const at::Tensor& memory, const at::Tensor& x, const nn::Context& context) {
   return memory.defined() ? at::cat({nn::to_compute(memory, context), x}, 1) : x;
 }
@@ -30,7 +30,7 @@ std::optional<nn::NormLayer> make_output_norm(const config::ModelOptions& o, con
   return nn::NormLayer(o.norm, o.norm_epsilon, o.d_model, build.in(fmt::format("norm_{}_out", name)));
 }
 
-// Returns the output, which may be in the compute type, after its norm, if any.
+// Applies the norm, if any, to the output, which may be in the compute type.
 at::Tensor normed(const std::optional<nn::NormLayer>& norm, const at::Tensor& output) {
   return norm ? (*norm)(output.to(norm->type())) : output;
 }

@@ -30,10 +30,10 @@ struct BlockInput {
 // pre, parallel:    h += attention(norm_1(h), ...) + mlp(norm_2(h))
 // post, sequential: h = norm_1(h + attention(h, ...));  h = norm_2(h + mlp(h))
 // peri, sequential: h += attention(norm_1(h), ..., values of h);  h += mlp(h, routed by norm_2(h))   (MoEUT)
-// With output_norms, the outputs of attention, cross-attention and MLP pass another norm before they are added.
-// Cross-attention comes between the two: h += cross(norm_cross(h), source); parallel and post likewise.
+// With output_norms, the outputs of attention, cross-attention and MLP pass through another norm before they are added.
+// Cross-attention comes between attention and MLP: h += cross(norm_cross(h), source); parallel and post likewise.
 // model.dropout applies to the outputs of attention, cross-attention and MLP. The MLP's hidden layer and the attention
-// weights have dropout rates of their own (mlp.dropout, attention.dropout).
+// weights have separate dropout rates (mlp.dropout, attention.dropout).
 class Block {
  public:
   // Throws UserError for options without an implementation.
@@ -86,13 +86,13 @@ class Encoder {
  public:
   // Parameters "layer0.*", ... and, with `final_norm`, "norm_f.*". Ignores windows, which are causal.
   Encoder(const config::ModelOptions& options, bool final_norm, const nn::Builder& build);
-  // Maps [B, T, d] to [B, T, d]. Tokens that are not `valid` [B, T] (undefined: all are) are masked and not routed;
-  // their outputs have no meaning.
+  // Maps [B, T, d] to [B, T, d]. Tokens that are not `valid` [B, T] (undefined: all are valid) are masked and not
+  // routed; their outputs are unspecified.
   at::Tensor operator()(at::Tensor h, const at::Tensor& valid, const nn::Context& context) const;
 
  private:
   std::vector<Block> blocks_;
-  std::int64_t n_layers_;  // each block is several layers with n_groups
+  std::int64_t n_layers_;  // with n_groups, a block is used as several layers
   std::optional<nn::NormLayer> norm_f_;
 };
 

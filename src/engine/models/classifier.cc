@@ -58,7 +58,7 @@ struct Classifier::Layers : Parts {
     if (options.paired) {
       nn::Context other = context;
       if (other.random) {
-        other.random->seed = mix(other.random->seed, "second");  // gives the second text other dropout masks
+        other.random->seed = mix(other.random->seed, "second");  // different dropout masks for the second text
       }
       const at::Tensor g = features(second, lengths[1], other);
       f = at::cat({f, g, f * g, f - g}, 1);

@@ -23,7 +23,7 @@ std::string listed(const std::vector<at::Device>& all) {
   return text;
 }
 
-// The allocator that counts the memory of the device, initialised; null for the CPU.
+// Returns the initialised allocator that counts the device's memory; null for the CPU.
 c10::DeviceAllocator* counting_allocator(at::Device device) {
   if (device.is_cpu()) {
     return nullptr;

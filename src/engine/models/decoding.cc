@@ -28,7 +28,7 @@ void check_rows(std::span<const DecodeRow> rows) {
 
 bool DecodeState::rewind(std::int64_t count) {
   std::vector<nn::AttentionCache> earlier = caches;
-  // Reread tokens were computed together with the tokens after them, so the caches hold no state in between.
+  // Reread tokens were computed together with the tokens after them, so the caches hold no intermediate states.
   if (count > position || (read_again > 0 && count >= position - read_again) ||
       !std::all_of(earlier.begin(), earlier.end(), [&](nn::AttentionCache& cache) { return cache.rewind(count); })) {
     return false;

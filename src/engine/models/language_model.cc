@@ -16,7 +16,7 @@ namespace headroom::models {
 
 namespace {
 
-// Log-probabilities [N, V] of the tokens `index` [N, k] and, last, of all others together, [N, k + 1].
+// Returns log-probabilities of k + 1 classes: the tokens `index` [N, k], then all other tokens together.
 at::Tensor in_classes(const at::Tensor& log_p, const at::Tensor& index) {
   const at::Tensor tokens = index.to(at::kLong);
   const at::Tensor others = log_p.scatter(-1, tokens, -std::numeric_limits<double>::infinity()).logsumexp(-1, true);
@@ -27,7 +27,7 @@ at::Tensor in_classes(const at::Tensor& log_p, const at::Tensor& index) {
 
 struct LanguageModel::Layers : Parts {
   std::optional<Embedding> embedding;
-  std::vector<Block> blocks;  // those with their own parameters
+  std::vector<Block> blocks;  // one per set of parameters
   std::optional<nn::NormLayer> norm_f;
   std::optional<VocabularyHead> head;
 

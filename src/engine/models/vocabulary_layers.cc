@@ -194,8 +194,8 @@ at::Tensor VocabularyHead::cross_entropy(const at::Tensor& x, const at::Tensor& 
   return label_smoothing > 0.0 ? sharp + smoothing(x, target) * label_smoothing : sharp;
 }
 
-// Returns the target's logit minus the mean of all logits, without forming the N x V logits. Times the label
-// smoothing, this is the difference between the smoothed loss and cross-entropy.
+// Returns the target's logit minus the mean of all logits, without forming the N x V logits. Multiplied by the label
+// smoothing, this is the difference between the smoothed loss and the cross-entropy.
 at::Tensor VocabularyHead::smoothing(const at::Tensor& x, const at::Tensor& target) const {
   const at::Tensor counted = target.ge(0).nonzero().squeeze(1), right = target.index_select(0, counted);
   const at::Tensor by_token = matrix().t();  // [V, d]

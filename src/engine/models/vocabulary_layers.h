@@ -31,7 +31,7 @@ class Embedding {
   static at::Tensor make_matrix(const config::ModelOptions& options, std::int64_t vocabulary_size,
                                 const nn::Builder& build);
 
-  // Embeds [B, n] tokens as [B, n, d]; `first` is the position of the first token. Throws Error beyond context_length.
+  // Embeds tokens [B, n] as [B, n, d]; `first` is the position of the first token. Throws Error beyond context_length.
   at::Tensor operator()(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const {
     return (*this)(tokens, at::IntArrayRef(first), context);
   }

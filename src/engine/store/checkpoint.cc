@@ -273,7 +273,7 @@ std::string intact_before(const fs::path& file) {
       Checkpoint checkpoint = read_unchecked(earlier);
       verify_values(checkpoint, earlier.string());
       return checkpoint.verified ? earlier.string() : "";
-    } catch (const UserError&) {  // damaged as well
+    } catch (const UserError&) {  // corrupt as well
     }
   }
   return "";

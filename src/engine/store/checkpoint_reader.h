@@ -29,9 +29,9 @@ void verify(Checkpoint& checkpoint, const std::string& origin);
 std::vector<std::filesystem::path> earlier_checkpoints(const std::filesystem::path& file);
 
 // Opens the first readable checkpoint of a run folder: calls open() for the one that `latest` names, then for the
-// others, newest first, until it does not throw UserError. Logs a warning for each that does. If a checkpoint vanishes
-// meanwhile, because the run goes on and removes old ones, starts again with those that exist then. Throws UserError if
-// none can be opened; with a single checkpoint, this is its error.
+// others, newest first, until it does not throw UserError. Logs a warning for each failure. If a running training
+// removes a checkpoint meanwhile, starts again with the current list. Throws UserError if no checkpoint can be opened;
+// with a single checkpoint, its own error.
 using OpenCandidate = std::function<void(const std::filesystem::path& file, bool is_only)>;
 void open_first(const std::filesystem::path& run_or_checkpoint, const OpenCandidate& open);
 

@@ -8,7 +8,7 @@
 namespace headroom::store {
 namespace {
 
-// `keeps_half`: matrices that are only read in the compute type stay in half precision if they are stored so.
+// `keeps_half`: matrices that are only read in the compute type stay in half precision if stored in half precision.
 std::unique_ptr<models::Model> build_for_inference(const Checkpoint& checkpoint, const std::string& origin,
                                                    at::Device device, bool keeps_half = false) {
   return build(checkpoint, origin, device, [&](const at::Tensor& stored, const nn::Parameter& wanted) {
@@ -18,7 +18,7 @@ std::unique_ptr<models::Model> build_for_inference(const Checkpoint& checkpoint,
   });
 }
 
-// Returns the bytes of a float32 copy of the parameters that are stored in half precision.
+// Returns the size in bytes of a float32 copy of the half-precision parameters.
 std::int64_t float_copy_bytes(const Checkpoint& checkpoint) {
   const std::int64_t elements = sum_over(checkpoint.tensors | std::views::values, [](const at::Tensor& tensor) {
     return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.numel() : 0;

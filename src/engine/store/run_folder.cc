@@ -54,7 +54,7 @@ fs::path folder_of_checkpoints(const fs::path& run_or_folder) {
 }
 
 void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t keep) {
-  std::int64_t kept = 1;  // the newest
+  std::int64_t kept = 1;  // counts the newest
   for (const fs::path& file : list_checkpoints(folder)) {
     if (file != newest && ++kept > keep) {
       std::error_code ignored;  // an extra checkpoint is harmless
@@ -75,8 +75,8 @@ fs::path first_run_in(const fs::path& folder) {
   return first;
 }
 
-// Returns the checkpoints of a run folder in the order in which to try them: the one that `latest` names, then the
-// newest first. A file is returned unchanged. Throws UserError if there is none.
+// Returns the checkpoints of a run folder in the order in which to try them: the one named by `latest`, then the newest
+// first. A file is returned unchanged. Throws UserError if there are no checkpoints.
 std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
   std::error_code error;
   if (!fs::is_directory(run_or_checkpoint, error)) {
@@ -141,7 +141,7 @@ void open_first(const fs::path& run_or_checkpoint, const OpenCandidate& open) {
   constexpr int kAttempts = 20;
   for (int attempt = 1;; ++attempt) {
     const std::vector<fs::path> candidates = candidates_of(run_or_checkpoint);
-    bool removed = false;  // a candidate has vanished: the run is still training, and has written a newer one
+    bool removed = false;  // a candidate vanished, because the run has written a newer one
     for (const fs::path& candidate : candidates) {
       try {
         open(candidate, candidates.size() == 1);

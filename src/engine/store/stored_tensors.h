@@ -23,14 +23,14 @@ at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std
 
 std::span<const std::byte> bytes_of(const at::Tensor& tensor);  // contiguous, on the CPU
 
-// A tensor, or the part of it that this rank owns.
+// A tensor, or this rank's part of it.
 struct OwnedBytes {
   std::string name;
   std::size_t begin = 0;  // of the first byte in the whole tensor
   at::Tensor values;      // contiguous, on the CPU
 };
 
-// Returns the CRC-32 of each element as JSON, for join_checksums().
+// Returns the CRC-32 of each element of `owned` as JSON, for join_checksums().
 std::string checksums_of(const std::vector<OwnedBytes>& owned);
 // Returns the CRC-32 of each whole tensor as JSON, {"model.embed": "1f2e3d4c", ...}, from the checksums_of() of all
 // ranks. `sizes` are in bytes. Throws SharedError unless each byte is owned by exactly one rank.

@@ -40,15 +40,15 @@ class Settings {
   std::int64_t size(const std::string& key) const;  // 1 to 2^24
   std::int64_t size(const std::string& key, std::int64_t otherwise) const;
   std::int64_t size_or_none(const std::string& key, std::int64_t otherwise) const;  // 0 if the key is null
-  // Returns `whole` / `divisor`. Throws UserError if that leaves a remainder.
+  // Returns `whole` / `divisor`. Throws UserError if there is a remainder.
   using Size = std::pair<const char*, std::int64_t>;  // key and value
   std::int64_t quotient(const Size& divisor, const Size& whole) const;
   double number(const std::string& key, double otherwise) const;   // finite
   double epsilon(const std::string& key, double otherwise) const;  // above 0
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
-  std::vector<std::string> texts(const std::string& key) const;    // a list of strings; empty if it is missing
-  std::vector<std::int64_t> wholes(const std::string& key) const;  // of whole numbers from 0; empty if it is missing
+  std::vector<std::string> texts(const std::string& key) const;    // a list of strings; empty if missing
+  std::vector<std::int64_t> wholes(const std::string& key) const;  // non-negative integers; empty if missing
   config::Activation activation(const std::string& key, const std::string& otherwise) const;
   // Returns the object stored under a key; empty settings if it is missing.
   Settings in(const std::string& key) const;
@@ -62,16 +62,16 @@ class Settings {
   std::string origin_, place_;
 };
 
-// A place where a value may be.
+// One of the places where a value may be stored.
 struct KeyPlace {
   const Settings& settings;
   std::string key;
 };
-// Returns the first of the places with a value, or the last one if none has. Throws UserError if another has a
-// different number.
+// Returns the first place that has a value, or the last place if none has. Throws UserError if two places have
+// different numbers.
 KeyPlace agreed(std::initializer_list<KeyPlace> places);
 
-// Returns the one of two objects that describes the scaling of rotary positions: `rope` (rope_parameters) or `scaling`
+// Returns the object that describes the scaling of rotary positions: `rope` (rope_parameters) or `scaling`
 // (rope_scaling). Throws UserError if they contradict each other.
 const Settings& scaling_place(const Settings& rope, const Settings& scaling);
 
@@ -81,8 +81,8 @@ config::RopeScalingOptions read_rope_scaling(const Settings& settings, const Set
 // Returns rope_parameters for export, without partial_rotary_factor.
 Json rope_parameters(const config::PositionOptions& position);
 
-// Reads the keys of a config.json into model options, or writes them from these, so that an architecture states each
-// key once.
+// Reads the keys of a config.json into model options, or writes them from model options, so that an architecture lists
+// each key only once.
 class Keys {
  public:
   explicit Keys(const Settings* given) : given_(given) {}
@@ -90,23 +90,23 @@ class Keys {
   const Settings* given() const { return given_; }  // nullptr: the keys are written
   Json& written() { return written_; }
 
-  // `usual`: the value that a missing key stands for.
+  // `usual`: the default if the key is missing.
   void size(const char* key, std::int64_t& option, std::int64_t usual);
   void number(const char* key, double& option, double usual);
   void epsilon(const char* key, double& option, double usual);
   void flag(const char* key, bool& option, bool usual);
   void activation(const char* key, config::Activation& option, const char* usual);
-  // A key that has no equivalent unless it has this value (null: unless it is missing).
+  // Accepts only this value (null: only a missing key); any other has no equivalent.
   void only(const char* key, const Json& value);
-  // An option that has this value in all models of the architecture. An export reads its config.json again, which finds
-  // a model that differs.
+  // Sets an option that has this value in all models of the architecture. An export detects a model with another value
+  // by reading its own config.json again.
   template <class Option, class Value>
   void always(Option& option, const Value& value) const {
     if (given_ != nullptr) {
       option = value;
     }
   }
-  // Keys that are only written. `name`: the class in transformers.
+  // Keys that are written and never read. `name`: the class in transformers.
   void model_type(const std::string& kind, const char* name);
   void only_written(const Json& keys);
 
@@ -117,7 +117,7 @@ class Keys {
 
 // The weights file of a model that is not split into shards.
 inline constexpr const char* kWeightsFile = "model.safetensors";
-// Metadata keys: "the folder was exported by Headroom and may be overwritten", and "Headroom trained the model".
+// Metadata keys: the folder was exported by Headroom and may be overwritten; Headroom trained the model.
 inline constexpr const char *kWrittenBy = "written_by", *kTrainedHere = "trained_here";
 
 // Values of layer_types.
@@ -130,8 +130,8 @@ struct Range {
 
 // Maps a parameter, or a part of it, to the tensor of a file that holds its values, for reading and writing. The tensor
 // is viewed in the shape `view`; if it holds several parameters, `range` and then `parts`, single indices of axes, are
-// selected; then the axes are permuted to the parameter's order. If several tensors hold the parameter, `shape`
-// is its shape and `place` the range that this tensor holds.
+// selected; then the axes are permuted to the parameter's order. If several tensors hold the parameter, `shape` is the
+// whole parameter's shape and `place` the range that this tensor holds.
 struct Mapping {
   std::string parameter;                // "layer0.attention.w_q"
   std::string tensor;                   // "transformer.h.0.attn.c_attn.weight"
@@ -140,16 +140,16 @@ struct Mapping {
   std::optional<Range> range = {};
   std::vector<std::pair<std::int64_t, std::int64_t>> parts = {};  // axis, index; axes ascend
   std::vector<std::int64_t> order = {};                           // empty: as viewed
-  std::vector<std::int64_t> shape = {};                           // the parameter's; empty: that of parameter_of()
+  std::vector<std::int64_t> shape = {};                           // the parameter's; empty: the tensor's after `order`
   std::optional<Range> place = {};
   double offset = 0.0;     // parameter = tensor + offset
   bool droppable = false;  // an export may leave the tensor out if all values are 0
 
   // Returns the view of the values in a tensor of shape `stored`.
   at::Tensor parameter_of(const at::Tensor& stored_tensor) const;
-  // Copies the values from a stored tensor into the parameter `to`. If it is undefined, allocates it in float32, or in
-  // half precision if it is a matrix that is stored so. If several tensors hold the parameter and their
-  // types differ, `to` becomes float32.
+  // Copies the values from a stored tensor into the parameter `to`. If `to` is undefined, allocates it in float32, or
+  // in half precision for a matrix stored in half precision. If several tensors hold the parameter and their types
+  // differ, `to` becomes float32.
   void read(const at::Tensor& stored_tensor, at::Tensor& to) const;
   // Copies the values from the parameter `from` into a stored tensor.
   void write(const at::Tensor& from, const at::Tensor& stored_tensor) const;
@@ -158,15 +158,15 @@ struct Mapping {
 // Collects the mappings of a model, or of one of its layers.
 class MappingList {
  public:
-  // Prefixes "layer0." of parameters and "model.layers.0." of tensors. The axes of patterns that have sizes: v
-  // (vocabulary), c (context), d (width), h (heads), k (key and value heads), e (width of a head), w (of its values), g
-  // (hidden units of the MLP), n (its experts).
+  // Prefixes: "layer0." of parameters and "model.layers.0." of tensors. Axes with known sizes in patterns: v
+  // (vocabulary), c (context), d (width), h (heads), k (key/value heads), e (channels of a head), w (channels of its
+  // values), g (hidden units of the MLP), n (its experts).
   MappingList(std::vector<Mapping>& all, const config::ModelOptions& options, std::string ours, std::string theirs);
 
   void set(char axis, std::int64_t size) { sizes_[axis] = size; }
-  // Maps a tensor, without the prefix, by a pattern "(3:1 h e) d -> d h e": the axes of the tensor, of which those in
-  // parentheses are stored as one, and the order of the parameter's axes (as stored, without an arrow). "3" is an axis
-  // of this size, and ":1" selects the index 1 of an axis. The reference is valid until the next call.
+  // Maps a tensor, without the prefix, by a pattern "(3:1 h e) d -> d h e": the tensor's axes, with parentheses around
+  // axes that are stored as one, then the parameter's order of axes (by default the same). "3" is an axis of size 3,
+  // and ":1" selects index 1 of it. The reference is valid until the next call.
   Mapping& add(const std::string& parameter, const std::string& tensor, std::string_view pattern);
   // "{}_q" stands for the matrix "w_q" and, if `bias` is a pattern, the bias "b_q".
   void linear(const std::string& parameter, const std::string& tensor, std::string_view matrix,
@@ -178,8 +178,8 @@ class MappingList {
   void heads(bool output_bias = true, double norm_offset = 0.0);
   // An MLP with "gate_proj", "up_proj" and "down_proj".
   void gated_mlp(const std::string& parameter = "ffn.", const std::string& tensor = "mlp.");
-  // The router "gate" and the gated experts "experts.0.", "experts.1.", ... of an expert MLP, without biases, and the
-  // MLP `shared` that every token uses besides them.
+  // Maps an expert MLP without biases: the router "gate", the gated experts "experts.0.", "experts.1.", ..., and the
+  // MLP `shared` that every token uses in addition.
   void experts(const std::string& shared);
 
  private:
@@ -194,7 +194,7 @@ struct ModelType {
   std::int64_t eos = 2;  // eos_token_id of a config.json without this key; -1: none
 };
 
-// Names in the files of an architecture, by default LLaMA's. Those of tensors lack ".weight".
+// Names in an architecture's files, by default LLaMA's. Tensor names are without ".weight".
 struct ArchitectureNames {
   std::vector<ModelType> kinds;
   std::string prefix = "model.";  // of the tensors, missing in base models saved without a head: "transformer."
@@ -204,8 +204,8 @@ struct ArchitectureNames {
   std::string head = "lm_head";
   std::string positions = {};                  // empty: none
   std::string other_head = {};                 // the head's name in other versions of transformers; empty: none
-  std::vector<std::string_view> ignored = {};  // suffixes of tensors in older files that contain no parameters
-  double norm_offset = 0.0;                    // of the last norm: gain = weight + norm_offset
+  std::vector<std::string_view> ignored = {};  // suffixes of tensors in older files that hold no parameters
+  double norm_offset = 0.0;                    // of the final norm: gain = weight + norm_offset
   // Aliases that transformers accepts for keys of config.json, each with the key that is read instead.
   std::vector<std::pair<const char*, const char*>> aliases = {};
 };
@@ -220,8 +220,7 @@ class Architecture {
   // Returns the config.json. `kind`: the model_type that the model was imported as, used if it can describe the model.
   // Options without an equivalent are lost.
   Json write(config::ModelOptions options, const std::string& kind) const;
-  // Returns mappings for all tensors of the file. Tensors without a parameter, and parameters without a tensor, are
-  // zeros.
+  // Returns mappings for all tensors of the file. Tensors without a parameter, and parameters without a tensor, are 0.
   std::vector<Mapping> mappings(const config::ModelOptions& options) const;
   // Returns mappings for optional tensors that repeat parameters, or that must be identity matrices (an empty
   // `parameter`). An import compares the values; an export omits them.
@@ -252,30 +251,30 @@ const Architecture& qwen3_next();
 // Returns all architectures, in the order in which an export tries them.
 std::span<const Architecture* const> architectures();
 
-// What a config.json that lacks a key means.
+// Values of keys that a config.json lacks.
 struct DecoderDefaults {
   std::int64_t vocabulary_size = 0, n_layers = 0, d_model = 0, context_length = 0;
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
   std::int64_t n_heads = 0, n_kv_heads = 0, d_head = 0;  // 0: the caller describes the heads
 };
-// The keys that LLaMA and most other architectures share. The models have RMS norms and a head without bias.
+// Describes the keys that LLaMA and most other architectures share. The models have RMS norms and a head without bias.
 void describe_decoder(Keys& keys, config::ModelOptions& options, const DecoderDefaults& usual);
-// use_parallel_residual.
+// Describes use_parallel_residual.
 void describe_parallel(Keys& keys, config::ModelOptions& options);
 struct RopeDefaults {
-  double fraction = 1.0;  // of rotated channels; 1: the architecture always rotates all
+  double fraction = 1.0;  // fraction of channels that are rotated; 1: the architecture always rotates all
   double base = 10000.0;
 };
-// Rotary positions: reads `rope_theta`, `partial_rotary_factor` and their older names, at the top level, in
-// rope_parameters or in rope_scaling, and their scaling, or writes rope_theta and rope_parameters. Throws UserError if
-// two places contradict each other, or if the scaling has no equivalent.
+// Describes rotary positions and their scaling: reads `rope_theta`, `partial_rotary_factor` and their older names from
+// the top level, rope_parameters or rope_scaling; writes rope_theta and rope_parameters. Throws UserError if two places
+// contradict each other, or if the scaling has no equivalent.
 void describe_rope(Keys& keys, config::AttentionOptions& attention, const RopeDefaults& usual);
 
 // Throws UserError unless num_key_value_heads divides num_attention_heads.
 void check_groups(const Settings& settings, const config::AttentionOptions& attention);
 
-// The window of each layer; 0: none.
+// Returns the window of each layer; 0: none.
 std::vector<std::int64_t> windows_of(const config::ModelOptions& options);
 
 // Returns the windows of the layers that layer_types names ("sliding_attention" has `window`, "full_attention" none)

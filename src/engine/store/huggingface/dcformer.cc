@@ -13,15 +13,15 @@
 namespace headroom::store {
 namespace {
 
-constexpr std::int64_t kUsualWindow = 256;  // of the named patterns, and of a config.json that lacks window_size
+constexpr std::int64_t kUsualWindow = 256;  // of the named patterns, and if window_size is missing
 
-// window_type and the pattern of windows that it means. null has window_size in every even layer.
+// A window_type and the pattern of windows that it stands for. Without one, every even layer has window_size.
 struct WindowType {
   const char *name, *pattern;
 };
 constexpr std::array kWindowTypes = {WindowType{"LG", "1:1"}, WindowType{"LGLL", "3:1"}, WindowType{"LGL6", "7:1"}};
 
-// The maps of a layer in the order of the files.
+// The maps of a layer, in the files' order.
 constexpr std::array kMaps = {"pre.q.", "pre.k.", "post.q.", "post.k."};
 
 class DcFormer : public Architecture {
@@ -62,7 +62,7 @@ class DcFormer : public Architecture {
     k.size("n_head", a.n_heads, 32);
     if (s != nullptr) {
       a.d_head = s->quotient({"n_head", a.n_heads}, {"dim", o.d_model});
-      // The files' rank is n_head / (n_head / 2), rounded down both times: 2 for all numbers but 1 and 3.
+      // The files' rank is n_head / (n_head / 2) in integer division: 2 except for 1 and 3 heads.
       if (a.n_heads == 1 || a.n_heads == 3) {
         s->refuse("n_head", "has no equivalent");
       }
@@ -134,7 +134,7 @@ class DcFormer : public Architecture {
     }
   }
 
-  // Returns window_size and window_type; without them if the layers' windows match no known pattern.
+  // Returns window_size and window_type, or neither if the layers' windows match no known pattern.
   static Json window_settings(const config::ModelOptions& o) {
     const std::vector<std::int64_t> windows = windows_of(o);
     const auto follows = [&](std::int64_t window, const char* pattern) {
@@ -190,7 +190,7 @@ class DcFormer : public Architecture {
     }
   }
 
-  // dw_m is dw1 beside dd, and qkw_m is qkw, both as matrices; pre_proj and post_proj are fixed maps between heads.
+  // dw_m is dw1 next to dd, and qkw_m is qkw, both as matrices; pre_proj and post_proj are fixed maps between heads.
   void map_redundant(MappingList& layer, const config::ModelOptions& o) const override {
     const std::string theirs = "attention.dyn_w_proj.";
     const std::int64_t h = o.attention.n_heads, hidden = set_map_sizes(layer, o);

@@ -1,4 +1,4 @@
-// DeepSeek-V2: latent attention, gated MLPs in the first layers, then routed gated experts and shared ones.
+// DeepSeek-V2: latent attention; gated MLPs in the first layers, then experts: routed gated experts and shared ones.
 #include <cmath>
 #include <tuple>
 
@@ -81,7 +81,7 @@ class DeepseekV2 : public Architecture {
     }
   }
 
-  // Rounded so that an export and another import give the same number.
+  // Rounds so that export and import reproduce the number.
   static double rounded(double number) {
     constexpr double kDigits = 1e9;
     return std::round(number * kDigits) / kDigits;
@@ -153,7 +153,7 @@ class DeepseekV2 : public Architecture {
     o.mlp.kind == config::MlpKind::gated ? layer.gated_mlp() : layer.experts("mlp.shared_experts.");
   }
 
-  // In the files, the unrotated channels of a head come first, and rotated pairs are neighbouring channels.
+  // In the files, a head's unrotated channels come first, and rotated pairs are adjacent channels.
   static void map_attention(MappingList& layer, const config::AttentionOptions& a, std::int64_t d) {
     const auto& latent = a.of<config::LatentOptions>();
     const std::int64_t e = a.d_head, p = latent.d_rotary, n = e - p, w = a.value_width(), r = latent.kv_rank;

@@ -41,8 +41,8 @@ bool has_no_effect(const std::string& key, const config::ModelOptions& o) {
          key == "model.embedding_std" || (key == "model.attention.qk_norm_epsilon" && !has_epsilon);
 }
 
-// Returns the options that are lost in `settings`, a config.json of the architecture. Throws UserError if it has a
-// value that cannot be read. Biases may be added, because an export fills them with zeros.
+// Returns the options that are lost in `settings`, a config.json of the architecture. Throws UserError for a value that
+// cannot be read. Biases may be added, because an export fills them with zeros.
 std::vector<std::string> lost_in(const Json& settings, const Architecture& architecture,
                                  const config::ModelOptions& o) {
   const SortedJson document = parse_sorted_json(settings.dump(), "config.json");  // numbers as a file has them
@@ -63,7 +63,7 @@ std::vector<std::string> lost_in(const Json& settings, const Architecture& archi
   return lost;
 }
 
-// Returns the architecture for the options. Throws UserError naming the options that the closest one lacks.
+// Returns the architecture for the options. Throws UserError naming the options that the closest architecture lacks.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
   if (o.kind != config::ModelKind::language_model) {
     user_error("{}: model.kind: cannot export, only language models have an equivalent in Hugging Face", origin);
@@ -142,7 +142,7 @@ bool drop_zeros(const std::vector<Mapping>& mappings, Tensors& tensors) {
   return true;
 }
 
-// The files of an export beside its weights and its config.json.
+// The files of an export other than its weights and its config.json.
 constexpr const char* kOtherFiles[] = {kGeneration, "tokenizer.json", "tokenizer.model", "tokenizer_config.json"};
 
 // Throws UserError if the folder contains files of a model that Headroom did not export.
@@ -209,7 +209,7 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
                          : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
   write_text_file(folder / "config.json", settings.dump(2) + "\n");
   for (const char* earlier : kOtherFiles) {
-    std::filesystem::remove(folder / earlier);  // of an earlier export
+    std::filesystem::remove(folder / earlier);  // written by an earlier export
   }
   if (stored && !stored->generation.empty()) {
     write_text_file(folder / kGeneration, stored->generation.dump(2) + "\n");

@@ -8,7 +8,7 @@
 namespace headroom::store {
 namespace {
 
-// What both have. The keys named are those of the number of heads and the width.
+// Describes what both have in common. `heads` and `width`: keys of the number of heads and the width.
 void describe_gpt(Keys& k, config::ModelOptions& o, const char* heads, const char* width) {
   k.always(o.norm, config::Norm::layer);
   k.always(o.head_bias, false);

@@ -10,9 +10,9 @@
 namespace headroom::store {
 namespace {
 
-constexpr std::int64_t kGptOssWindow = 128;  // of a config.json without sliding_window
+constexpr std::int64_t kGptOssWindow = 128;  // if config.json lacks sliding_window
 
-// The default of a config.json without rope_parameters.
+// The default if config.json lacks rope_parameters.
 constexpr config::RopeScalingOptions kUsualScaling = {.rope_scaling = config::RopeScaling::yarn,
                                                       .rope_factor = 32.0,
                                                       .rope_original_length = 4096,

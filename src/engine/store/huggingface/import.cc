@@ -20,7 +20,7 @@ constexpr const char* kOwnKind = "headroom";  // the model_type of HeadroomForCa
 
 SortedJson read_document(const std::filesystem::path& path) {
   if (std::error_code ignored; std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path)) {
-    user_error("{}: is not a regular file", path.string());  // an empty pipe would read as damaged
+    user_error("{}: is not a regular file", path.string());  // an empty pipe would be reported as corrupt
   }
   return parse_sorted_json(read_text_file(path), path.string());
 }
@@ -167,7 +167,7 @@ class TensorNames {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-// Returns all parameters, matrices in half precision if they are stored so.
+// Returns all parameters; matrices stored in half precision stay in half precision.
 Tensors read_parameters(const ModelFolder& folder, const std::vector<Mapping>& mappings, const TensorNames& names) {
   Tensors parameters;
   for (const Mapping& mapping : mappings) {

@@ -1,5 +1,5 @@
 // JetMoE: Mixture of Attention Heads whose experts are groups of query heads, and gated experts instead of an MLP. Both
-// are routed by a softmax over the routed scores and have one bias of their output.
+// are routed by a softmax over the routed scores and have a single output bias.
 #include "architecture.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
@@ -8,7 +8,7 @@
 namespace headroom::store {
 namespace {
 
-constexpr double kLayerEpsilon = 1e-6;  // of the layers' norms, regardless of rms_norm_eps, which is the last norm's
+constexpr double kLayerEpsilon = 1e-6;  // of the layers' norms; rms_norm_eps is the final norm's
 
 class JetMoe : public Architecture {
  public:
@@ -64,7 +64,7 @@ class JetMoe : public Architecture {
   void map_layer(MappingList& layer, const config::ModelOptions& o) const override {
     layer.norm("norm_1", "input_layernorm");
     layer.norm("norm_2", "post_attention_layernorm");
-    // With one key and value head, the parameters have no axis of heads.
+    // With a single key/value head, the parameters have no head axis.
     const bool one = o.attention.kv_heads() == 1;
     layer.add("attention.select", "self_attention.experts.router.layer.weight", "n d -> d n");
     layer.add("attention.w_q", "self_attention.experts.input_linear.weight",

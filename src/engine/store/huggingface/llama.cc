@@ -1,6 +1,6 @@
-// LLaMA and related architectures: RMS norms, gated MLPs, rotary positions, grouped key and value heads. Mistral adds a
-// window, of all layers or of those that layer_types names (Ministral); Qwen2 adds biases for queries, keys and values;
-// Qwen3 adds norms of queries and keys, and windows in the last layers.
+// LLaMA and related architectures: RMS norms, gated MLPs, rotary positions, grouped key/value heads. Mistral adds a
+// window, in all layers or in the layers that layer_types names (Ministral); Qwen2 adds biases for queries, keys and
+// values; Qwen3 adds norms of queries and keys, and windows in the last layers.
 #include <algorithm>
 
 #include "architecture.h"
@@ -12,7 +12,7 @@
 namespace headroom::store {
 namespace {
 
-// The values of keys that a config.json lacks. n_kv_heads 0: n_heads.
+// Values of keys that a config.json lacks. n_kv_heads 0: n_heads.
 struct Defaults {
   std::int64_t vocabulary_size, d_hidden, n_kv_heads, context_length, window;
 };

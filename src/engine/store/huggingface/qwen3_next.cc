@@ -29,7 +29,7 @@ bool has_gated_mlp(const config::ModelOptions& layer) {
   return layer.mlp.kind == config::MlpKind::gated;
 }
 
-// The first layer of a kind, or model.attention and model.mlp if there is none.
+// Returns the first layer of a kind, or model.attention and model.mlp if no layer is of that kind.
 config::ModelOptions first_layer(const config::ModelOptions& o, bool (*is_of_kind)(const config::ModelOptions&)) {
   for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
     if (const config::ModelOptions own = o.of_layer(layer); is_of_kind(own)) {
@@ -96,7 +96,7 @@ class Qwen3Next : public Architecture {
     k.always(mlp.bias, false);
   }
 
-  // Probabilities that are divided by their sum over the routed experts are a softmax over these.
+  // Renormalising the routed experts' probabilities is the same as a softmax over the routed experts.
   static void describe_experts(Keys& k, config::MlpOptions& mlp) {
     k.always(mlp.kind, config::MlpKind::experts);
     k.size("moe_intermediate_size", mlp.d_hidden, 512);
@@ -111,7 +111,7 @@ class Qwen3Next : public Architecture {
     k.always(mlp.entropy_coefficient, 0.0);
   }
 
-  // Which layers have experts: every decoder_sparse_step-th, except those of mlp_only_layers.
+  // Returns which layers have experts: every decoder_sparse_step-th, except those in mlp_only_layers.
   static std::vector<bool> read_expert_layers(const Settings& s, std::int64_t n_layers) {
     const bool any = s.number("num_experts", 512.0) > 0.0;
     const std::int64_t step = s.size("decoder_sparse_step", 1);
@@ -123,7 +123,7 @@ class Qwen3Next : public Architecture {
     return experts;
   }
 
-  // Which layers are Gated DeltaNet: layer_types, or all but every full_attention_interval-th.
+  // Returns which layers are Gated DeltaNet: per layer_types, or all but every full_attention_interval-th.
   static std::vector<bool> read_kinds(const Settings& s, std::int64_t n_layers) {
     const std::vector<std::string> types = s.texts("layer_types");
     const std::int64_t interval = s.size("full_attention_interval", 4);
@@ -164,7 +164,7 @@ class Qwen3Next : public Architecture {
     set_layers(o, keys);
   }
 
-  // Without Gated DeltaNet, no layer_types is written, and reading the keys finds layers that the model lacks.
+  // Without Gated DeltaNet, no layer_types is written; reading the keys back then finds layers that the model lacks.
   static void write_layers(Keys& k, const config::ModelOptions& o) {
     Json types = Json::array(), without_experts = Json::array();
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
@@ -215,7 +215,7 @@ class Qwen3Next : public Architecture {
     layer.add("attention.k_norm", "self_attn.k_norm.weight", "e").offset = kGainOffset;
   }
 
-  // in_proj_qkvz holds q, k, and the v and z of its value heads for each key head; in_proj_ba holds beta and decay.
+  // in_proj_qkvz holds, per key head, q, k, and its value heads' v and z; in_proj_ba holds beta and decay.
   static void map_delta(MappingList& layer, const config::ModelOptions& o) {
     const config::AttentionOptions& a = o.attention;
     const std::int64_t d = o.d_model, h = a.n_heads, g = a.score->projected_heads(a, 'k'), r = h / g;

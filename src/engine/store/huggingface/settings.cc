@@ -170,12 +170,12 @@ KeyPlace agreed(std::initializer_list<KeyPlace> places) {
 
 namespace {
 
-// The key that names the kind of scaling: the newer or the older one.
+// Returns the key that names the kind of scaling: the newer or the older one.
 const char* type_key(const Settings& place) {
   return place.has("rope_type") ? "rope_type" : "type";
 }
 
-// Returns YaRN's factor of cosines and sines.
+// Returns the factor by which YaRN multiplies cosines and sines.
 double attention_factor(double factor, double scale) {
   return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }
@@ -188,7 +188,7 @@ double above_0(const Settings& s, const char* key, double usual) {
   return value;
 }
 
-// Without a value of its own, the first training had the length of the model.
+// Returns the context length before scaling, by default the model's.
 std::int64_t original_length(const Settings& settings, const Settings& place) {
   constexpr const char *kKey = "original_max_position_embeddings", *kWhole = "max_position_embeddings";
   return settings.has(kKey)                         ? settings.size(kKey)
@@ -218,7 +218,7 @@ void read_llama3(const Settings& s, config::RopeScalingOptions& o) {
 
 void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual) {
   const Settings rope = settings.in("rope_parameters"), scaling = settings.in("rope_scaling");
-  for (const char* kind : {kFullAttention, kSlidingAttention}) {  // which gemma3_text has
+  for (const char* kind : {kFullAttention, kSlidingAttention}) {  // gemma3_text has both
     rope.require(kind, false);
   }
   static_cast<config::RopeScalingOptions&>(attention.of<config::PositionOptions>()) =

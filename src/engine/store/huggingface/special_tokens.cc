@@ -80,7 +80,7 @@ Json tokenizer_settings(const std::filesystem::path& folder) {
   return settings;
 }
 
-// Adds the ids of a file, one or a list, that the tokenizer has.
+// Adds the ids of a file (one id or a list) that the tokenizer has.
 void add_ids(const Json& ids, const tokenizers::Tokenizer& of, std::vector<std::int32_t>& all) {
   for (const Json& id : ids.is_array() ? ids : Json::array({ids})) {
     if (id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(of.vocabulary_size())) {
@@ -89,8 +89,8 @@ void add_ids(const Json& ids, const tokenizers::Tokenizer& of, std::vector<std::
   }
 }
 
-// Returns the ids that the post-processor of a tokenizer.json prepends to every text. Of a sequence, the first step
-// that prepends any counts, as in the package tokenizers.
+// Returns the ids that the post-processor of a tokenizer.json prepends to every text. In a sequence of steps, the first
+// step that prepends any is used, as in the tokenizers package.
 std::vector<std::int32_t> ids_in_front(const SortedJson& processor, const tokenizers::Tokenizer& tokenizer) {
   std::vector<std::int32_t> ids;
   const auto part = [](const SortedJson& object, const std::string& key) {
