@@ -24,9 +24,8 @@ std::vector<ParameterTensor> parameter_tensors(const ModelOptions& model) {
 
 namespace {
 
-// Returns what `count`, which returns an array of integers, returns for the model. Each further layer of the same kind
-// adds the same to every count, so models of many equal layers are counted by 16 and by 17 of their layers: n_layers =
-// 65536 would take minutes.
+// Returns `count`, an array of integers, of the model. Every additional layer of a kind adds the same to each count, so
+// a model of many equal layers is extrapolated from 16 and 17 of them: n_layers = 65536 would take minutes.
 template <class Count>
 auto over_layers(const ModelOptions& model, const Count& count) {
   constexpr std::int64_t kFew = 16;
@@ -45,7 +44,7 @@ auto over_layers(const ModelOptions& model, const Count& count) {
   return counts;
 }
 
-// Elements of all parameters, and of the hidden matrices.
+// Returns the numbers of elements in all parameters and in the hidden matrices.
 std::array<std::int64_t, 2> count_elements(const ModelOptions& model) {
   return over_layers(model, [](const ModelOptions& counted) {
     Exact all = 0, hidden = 0;
@@ -69,7 +68,7 @@ std::int64_t count_hidden_matrices(const ModelOptions& model) {
 
 namespace {
 
-// MACs of the head in a training step. A masked language model computes it for hidden tokens only.
+// Returns the head's MACs in a training step. A masked language model computes the head for hidden tokens only.
 Exact trained_head_macs(const ModelOptions& model, const Exact& head) {
   if (model.kind != ModelKind::masked_language_model) {
     return head;
@@ -78,7 +77,7 @@ Exact trained_head_macs(const ModelOptions& model, const Exact& head) {
   return hundreds * kMaskedPercent + rest * kMaskedPercent / 100;
 }
 
-// The members of ExecutedCost, in their order.
+// Returns the members of ExecutedCost, in order.
 std::array<std::int64_t, 5> count_executed(const ModelOptions& model, std::int64_t batch) {
   ModelOptions plain = model;  // dropout has no matrix multiplications
   plain.dropout = plain.attention.dropout = plain.attention.of<RoutingOptions>().expert_dropout = 0.0;
@@ -88,7 +87,7 @@ std::array<std::int64_t, 5> count_executed(const ModelOptions& model, std::int64
   const bool noisy = plain.attention.of<RoutedHeadOptions>().noisy_routing;
   const std::int64_t attention = one.attention.value();
   const Exact noise = noisy ? forward_macs(*built, 1, /*training=*/true).sum().attention.value() - attention : 0;
-  const std::int64_t sequence = two.attention.value() - attention;  // without what is computed once per batch
+  const std::int64_t sequence = two.attention.value() - attention;  // without the work that is done once per batch
   const Exact step =
       ((Exact(sequence) + noise + one.mlp + trained_head_macs(model, forward.head)) * batch + (attention - sequence)) *
       3;
@@ -109,7 +108,7 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
 
 namespace {
 
-// Twice the MACs of a step; nullopt if sentences differ in length.
+// Returns twice the MACs of a step; nullopt if sentences differ in length.
 std::optional<double> flops_of(const config::Config& config, std::int64_t ExecutedCost::*macs) {
   if (config.model.kind == ModelKind::encoder_decoder || config.model.kind == ModelKind::classifier) {
     return std::nullopt;
@@ -170,7 +169,7 @@ std::int64_t decoding_cache_elements(const ModelOptions& model) {
 
 namespace {
 
-// Identical blocks of one stack, wherever they are in it.
+// Identical blocks of one stack, at any position in it.
 struct Stack {
   Exact layers = 0;
   Exact tokens = 0;                    // tokens per sequence that a layer reads
@@ -180,7 +179,7 @@ struct Stack {
   Exact norms = 0;  // per block
 };
 
-// Returns the kinds of blocks of the model: of its encoder, its decoder, or both.
+// Returns the kinds of blocks in the model's encoder, decoder, or both.
 std::vector<Stack> stacks_of(const ModelOptions& model) {
   const Exact t = tokens_of(model);
   const AttentionExtent own{.queries = t, .sources = t + model.memory_length};
@@ -224,7 +223,7 @@ Exact saved_by(const MlpOptions& mlp, Exact d) {
   const std::int64_t dense = mlp.activation == Activation::relu ? 1 : 2;  // relu saves only its result
   if (mlp.kind == MlpKind::experts) {
     const bool one_input = mlp.expert_kind == ExpertKind::dense;
-    // The gate of the shared expert: the factors of the product, and the sigmoid.
+    // Gate of the shared expert: the two factors of the multiplication, and the sigmoid.
     return hidden * mlp.top_k * (one_input ? dense : 4) + Exact(mlp.d_shared) * 4 + (mlp.shared_gate ? d + 2 : 0);
   }
   if (mlp.kind == MlpKind::gated) {
@@ -255,7 +254,7 @@ Saved block_elements(const ModelOptions& model, const Stack& stack) {
     saved.in_products += a.of<OutputGateOptions>().exclusive ? span.queries * a.computed_heads() * a.value_width() : 0;
     saved.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
     saved.wide += a.score->saved_elements(a, span);
-    if (a.dropout > 0.0 && a.score->has_scores()) {  // the reference operator keeps the weights before and after
+    if (a.dropout > 0.0 && a.score->has_scores()) {  // the reference operator saves weights before and after dropout
       saved.wide += Exact(2) * a.attention_matrices() * span.queries * span.sources;
     }
   }
@@ -273,7 +272,7 @@ Saved model_elements(const ModelOptions& model) {
   return saved;
 }
 
-// Number of parameters with bf16 copies: all but the embedding (vectors are negligible).
+// Number of parameters with bf16 copies: all except the embedding (vectors are negligible).
 Exact product_parameters(const ModelOptions& model, std::int64_t parameters) {
   const Exact tokens = Exact(model.vocabulary_size) + model.source_vocabulary_size;
   const Exact embedding = model.reads_tokens() ? tokens * model.d_model : 0;

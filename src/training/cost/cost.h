@@ -55,14 +55,14 @@ struct ExecutedCost {
   // MACs per training step of `batch` sequences: three times the forward MACs, including routing noise. The head of a
   // masked language model is counted for hidden tokens only.
   std::int64_t step_macs = 0;
-  // step_macs without the pairs of tokens that the causal mask or a window hides: what a step has to compute.
+  // step_macs without the pairs of tokens that the causal mask or a window hides: the MACs that a step must compute.
   std::int64_t visible_macs = 0;
 };
 // Throws UserError for batch < 1.
 ExecutedCost executed_cost(const config::ModelOptions& model, std::int64_t batch);
 
-// Return the floating-point operations per training step (twice step_macs), those without hidden pairs, and those of
-// all train.steps; nullopt for models that read sentences of different lengths, because their batch sizes vary.
+// Return the floating-point operations per training step: twice step_macs, twice visible_macs, and the total over
+// train.steps. Return nullopt for models that read sentences of different lengths, because their batch sizes vary.
 std::optional<double> step_flops(const config::Config& config);
 std::optional<double> visible_step_flops(const config::Config& config);  // twice visible_macs
 std::optional<double> training_flops(const config::Config& config);

@@ -36,11 +36,11 @@ auto with_sizes_checked(const Make& make) {
   }
 }
 
-// Returns the number of pairs of a query and a key that a causal mask hides. A query sees its own position and those
-// before it, at most `window` positions.
+// Returns the number of pairs of a query and a key that a causal mask hides. A query sees its own and earlier
+// positions, at most `window` in total.
 Exact hidden_pairs(std::int64_t t, std::int64_t s, std::int64_t window) {
   const std::int64_t w = window > 0 ? std::min(window, s) : s;
-  const std::int64_t growing = std::max<std::int64_t>(0, w - (s - t));  // queries that see fewer than w keys, or just w
+  const std::int64_t growing = std::max<std::int64_t>(0, w - (s - t));  // queries whose window is not full or just full
   const std::int64_t triangle = (Exact(growing) * (growing + 1)).value() / 2;
   const Exact visible = Exact(growing) * (s - t) + triangle + Exact(t - growing) * w;
   return Exact(t) * s + -visible.value();
@@ -94,7 +94,7 @@ class Counter : public nn::Observer {
         .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE});
   }
 
-  // m x k times k x n, batched or not.
+  // Counts a multiplication m x k times k x n, batched or not.
   void begin(const at::RecordFunction& call) {
     const std::string_view name = call.name();
     const auto inputs = call.inputs();
@@ -125,9 +125,9 @@ class Counter : public nn::Observer {
   static thread_local Counter* current_;
   at::CallbackHandle handle_;
   ForwardMacs macs_;
-  LayerMacs layer_, pending_;  // of the layer that runs; since the last value shown
+  LayerMacs layer_, pending_;  // of the current layer; since the last value shown
   bool attends_ = false;
-  Exact all_ = 0, hidden_ = 0;  // pairs of the running attention
+  Exact all_ = 0, hidden_ = 0;  // pairs of the current attention
 };
 
 thread_local Counter* Counter::current_ = nullptr;
@@ -238,7 +238,7 @@ std::tuple<at::Tensor, at::Tensor> log_sigmoid_forward(const at::Tensor& x) {
   return {at::empty_like(x), x.new_empty({0})};
 }
 
-// Any elementwise operator, with or without an argument for its result, which is the last one.
+// Handles elementwise operators, with or without a last argument for the result.
 void elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const at::Tensor out =

@@ -12,18 +12,18 @@
 
 namespace headroom::cost {
 
-// Returns the model on the meta device. This function and the next ones throw UserError if a size or a count does not
-// fit 63 bits.
+// Returns the model on the meta device. All functions in this header throw UserError if a size or a count does not fit
+// 63 bits.
 std::unique_ptr<models::Model> on_meta_device(const config::ModelOptions& options);
 
-// Multiply-accumulates of the matrix multiplications in one layer: attention (all of the layer but its MLP) and MLP.
+// Multiply-accumulates of the matrix multiplications in one layer: MLP, and attention (everything else).
 struct LayerMacs {
   Exact attention = 0, mlp = 0;
   Exact pairs = 0;   // the part of `attention` that belongs to pairs of a query and a key
   Exact hidden = 0;  // the part of `pairs` that the causal mask or the window hides
 };
 struct ForwardMacs {
-  std::vector<LayerMacs> layers;  // in the order of the computation: a decoder's after the encoder's
+  std::vector<LayerMacs> layers;  // in order of computation: the encoder's before the decoder's
   Exact head = 0;                 // outside the layers
   LayerMacs sum() const;          // over all layers
 };

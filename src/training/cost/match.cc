@@ -40,13 +40,13 @@ void require_fit(std::int64_t count, std::int64_t target, const char* key, std::
   }
 }
 
-// The attention options of every kind of layer.
+// Returns the attention options of every kind of layer.
 std::vector<AttentionOptions> attentions_of(const ModelOptions& model) {
   return transformed(model.kinds_of_layers(std::max(model.n_layers, model.decoder_layers())),
                      [](const auto& entry) { return entry.first.attention; });
 }
 
-// Throws UserError if every entry of model.layers sets `key`, so that the value in the model's own table has no effect.
+// Throws UserError if every entry of model.layers sets `key`: its value in the model's table then has no effect.
 void require_inherited(const ModelOptions& model, LayerOptions::Keys LayerOptions::*table, std::string_view name,
                        std::string_view key) {
   if (!model.layers.empty() &&

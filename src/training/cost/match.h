@@ -39,20 +39,20 @@ struct MatchResult {
 //
 // Only training can decide which heads and experts to use: the papers set n_heads x n_experts to the target's n_heads
 // and take the first of (n_heads, top_k) = (2,2), (2,3), (2,4), (4,2) that reaches the target's perplexity. If `config`
-// has experts, `candidates` holds those that exist for the target, each matched.
+// has experts, `candidates` holds the matched model for each pair that the target allows.
 //
 // By MACs (attention, paper accounting): n_heads and d_head grow by the same factor up to the target's MACs: n_heads to
 // the nearest integer, never fewer than given, then d_head to the largest fitting multiple of 4. The number of
 // parameters also grows.
 //
-// In a model with model.layers, the widths that the layers inherit from model.attention and model.mlp are matched;
-// those that an entry sets are unchanged. If one layer keeps its width, as above, all layers do.
+// In a model with model.layers, only widths that layers inherit from model.attention and model.mlp are matched; widths
+// set by an entry stay unchanged. If one layer keeps its width, as above, all layers do.
 //
 // Throws UserError if even the smallest d_head exceeds the target, if every entry of model.layers sets a width that is
 // to be matched, and for options without a cost formula.
 MatchResult match(const config::Config& config, const config::Config& target, MatchBy by);
 
-// Scales a model to the size that a given amount of training is enough for.
+// Scales a model to the size that a given training budget suffices for.
 
 // Compute-optimal training tokens per parameter (Hoffmann et al.: Training Compute-Optimal Large Language Models,
 // 2022).

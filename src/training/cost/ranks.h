@@ -9,7 +9,7 @@
 
 namespace headroom::cost {
 
-// Memory of a rank in bytes, excluding tensors: libraries, allocator buffers, parts of the token file.
+// Memory of a rank in bytes without tensors: libraries, allocator buffers, mapped parts of the token file.
 inline constexpr std::int64_t kProgramBytes = std::int64_t{176} << 20;
 
 // Cost of one of N ranks. P: elements in all parameters; s: elements in the shards that the rank owns; K: gradient

@@ -24,7 +24,7 @@ std::string grouped(std::int64_t count) {
   return digits;
 }
 
-// Three significant digits; small models need only a few MiB.
+// Formats with three significant digits; small models need only a few MiB.
 std::string gibibytes(std::int64_t bytes) {
   const double number = static_cast<double>(bytes) / (1 << 30);
   return fmt::format("{:.{}f}", number, number < 0.1 ? 3 : number < 10 ? 2 : number < 100 ? 1 : 0);
@@ -126,7 +126,7 @@ std::string gibibytes_or_dash(std::int64_t bytes) {
   return bytes == 0 ? "-" : gibibytes(bytes);
 }
 
-// The maximum number of bytes that any rank sends or receives.
+// Returns the maximum number of bytes that any rank sends or receives.
 std::int64_t most_of(const RanksCost& cost, std::int64_t RankCost::*sent, std::int64_t RankCost::*received) {
   std::int64_t most = 0;
   for (const RankCost& one : cost.all) {
@@ -193,7 +193,7 @@ std::string computed_text(const PaperFigure& figure) {
   return number == 0 && !figure.derivable ? "" : grouped(number);
 }
 
-// Returns each remark on the figures once, with the first row to which it applies.
+// Returns each distinct remark on the figures, with the first row to which it applies.
 std::string remarks(const std::vector<PaperFigure>& figures) {
   std::string text;
   std::vector<std::string> seen;

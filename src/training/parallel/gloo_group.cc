@@ -57,8 +57,8 @@ std::string reason_of(const std::exception& error) {
 }
 
 // Returns the result of `query`, or nullopt if it takes longer than `limit`: c10d waits minutes for an unreachable
-// store, and for ever for a port that another program serves. After a timeout its thread is abandoned, because the
-// process is about to exit; so `query` must own what it uses.
+// store, and for ever on a port that another program serves. After a timeout, its thread is abandoned, because the
+// process is about to exit; so `query` must own everything that it uses.
 template <class Query>
 auto within(std::chrono::milliseconds limit, Query query) -> std::optional<std::invoke_result_t<Query>> {
   std::packaged_task<std::invoke_result_t<Query>()> task(std::move(query));
@@ -258,8 +258,8 @@ c10::intrusive_ptr<c10d::TCPStore> make_store(const Launch& launch, bool serve) 
   return c10::make_intrusive<c10d::TCPStore>(launch.host, options);
 }
 
-// Connects to the store of the run. Rank 0 serves it, unless the launcher does or the port is in use: then another
-// process may serve it.
+// Connects to the store of the run. Rank 0 serves it, unless the launcher does or the port is in use, possibly because
+// another process serves the store.
 c10::intrusive_ptr<c10d::TCPStore> open_store(const Launch& launch) {
   const bool serve = launch.rank == 0 && !launch.agent_store;
   if (serve) {
@@ -305,7 +305,7 @@ std::string absent_ranks(c10d::Store& store, int size) {
   return fmt::format("rank{} {}{}", n == 1 ? "" : "s", found, n > kNamedRanks ? ", ..." : "");
 }
 
-// Throws Error naming the absent ranks unless all have come within the time.
+// Throws Error naming the absent ranks unless all ranks connect in time.
 void wait_for_all(c10d::Store& store, const Launch& launch) {
   store.set(key_of_present(launch.rank), "1");
   std::vector<std::string> keys;

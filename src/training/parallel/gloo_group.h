@@ -1,5 +1,5 @@
-// The ranks of one run: point-to-point transfers between them, and a common exit when one fails.
-// Transport and rendezvous are PyTorch's own (c10d: TCPStore, ProcessGroupGloo).
+// The ranks of one run: point-to-point transfers, and a common exit when a rank fails. Transport and rendezvous use
+// PyTorch (c10d: TCPStore, ProcessGroupGloo).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -32,7 +32,7 @@ class Transfer {
   std::function<void()> wait_;
 };
 
-// Another rank has exited or does not answer.
+// Thrown if another rank has exited or does not answer.
 class PeerError : public Error {
  public:
   using Error::Error;
@@ -59,8 +59,8 @@ class GlooGroup : public ProcessGroup {
   };
   Traffic traffic() const;
 
-  // Limits every wait for another rank. The default is hours, because one rank may prepare data or write a report while
-  // the others wait; use_long_timeout() restores it.
+  // Limits every wait for another rank. The default is hours, because ranks wait while one of them prepares data or
+  // writes a report; use_long_timeout() restores it.
   void set_timeout(std::chrono::seconds timeout);
   void use_long_timeout();
 

@@ -14,7 +14,7 @@ namespace {
 constexpr int kMostRanks = 65536;
 constexpr int kPort = 29500, kSlurmPorts = 20000;  // PyTorch's default; Slurm's jobs use 20000 to 39999
 
-// The variables of a launcher. Names that a launcher lacks are empty.
+// Environment variables of a launcher. Empty: the launcher does not set this variable.
 struct Launcher {
   const char *rank, *size, *local_size, *restarts;
 };
@@ -52,7 +52,7 @@ std::string slurm_nodes() {
   return step.empty() ? variable("SLURM_JOB_NODELIST") : step;
 }
 
-// Whether Slurm's variables are those of a job whose batch script runs this process, instead of srun.
+// Whether Slurm's variables describe a job whose batch script runs this process directly, without srun.
 bool in_batch_script(const Launcher& launcher) {
   return std::string_view(launcher.rank) == "SLURM_PROCID" && !is_set("SLURM_STEP_ID") && !is_set("MASTER_ADDR");
 }

@@ -18,8 +18,8 @@
 namespace headroom::tasks {
 namespace {
 
-// Gathers the parts of all ranks, and adds to `parts` those of the others if `distributed`. Returns whether no rank was
-// interrupted. Floating-point values are sent as bit patterns, because JSON has no NaN or infinity.
+// Gathers the parts of all ranks, and adds the other ranks' parts to `parts` if `distributed`. Returns whether no rank
+// was interrupted. Floating-point values are sent as bit patterns, because JSON has no NaN or infinity.
 bool gather_parts(PlacedSums& parts, bool complete, bool distributed, ProcessGroup& group) {
   Json mine = Json::array();
   for (const auto& [place, sums] : parts) {

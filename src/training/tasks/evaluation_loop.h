@@ -1,4 +1,4 @@
-// The evaluation loop: evaluates batches one by one, and adds their sums in order over all ranks.
+// The evaluation loop: evaluates batches one by one, and adds the sums of all ranks in a fixed order.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 
 namespace headroom::tasks {
 
-// The sums of parts of the data, each with its place there.
+// Sums of parts of the data, each with the part's position in the data.
 using PlacedSums = std::vector<std::pair<std::int64_t, Sums>>;
 
 struct EvaluationLoop {
   std::string unit;
-  std::int64_t units = 0;  // of all batches
+  std::int64_t units = 0;  // in all batches
   // Returns the end of the batch that begins at this unit. Called for every batch, on all ranks. If not set: batches of
   // EvaluateOptions::batch_size units.
   std::function<std::int64_t(std::int64_t begin)> end_of = {};
-  // Evaluates units [begin, end); called only on the ranks to which the batch is assigned. All parts are added in the
-  // order of their places, so the sums of smaller parts do not depend on how they are divided into batches.
+  // Evaluates units [begin, end); called only on the ranks to which the batch is assigned. Parts are added in the order
+  // of their positions, so the sums do not depend on how the parts are divided into batches.
   std::function<PlacedSums(std::int64_t begin, std::int64_t end, const nn::Context& context)> evaluate = {};
   bool shows_loss = true;
   bool independent = true;  // batches can be evaluated in any order
@@ -34,7 +34,7 @@ struct EvaluationLoop {
 // Batches of units that ranks share.
 struct BatchLoop {
   std::string title, unit;  // of the progress bar
-  std::int64_t units = 0;   // of all batches
+  std::int64_t units = 0;   // in all batches
   std::function<std::int64_t(std::int64_t begin)> end_of;
   bool distributed = true;  // rank r has batches r, r + N, ...; false: every rank has all batches
 };
@@ -53,7 +53,7 @@ struct EvaluationUnits {
   std::string unit;
   std::int64_t size = 0;
   std::function<std::int64_t(std::int64_t unit)> cost;  // predictions
-  // Evaluates some units, which are units [begin, begin + n) in the order of reading.
+  // Evaluates the listed units; in reading order they are units [begin, begin + n).
   std::function<PlacedSums(const models::Model& model, std::span<const std::int64_t> units, std::int64_t begin,
                            const nn::Context& context)>
       evaluate;
@@ -62,7 +62,7 @@ struct EvaluationUnits {
   bool shows_loss = true;
 };
 
-// Evaluates all units, or with EvaluateOptions::most_tokens some that are spread evenly. evaluate() throws UserError if
+// Evaluates all units, or with EvaluateOptions::most_tokens an evenly spread part. evaluate() throws UserError if
 // nothing was predicted.
 std::unique_ptr<EvaluationData> evaluation_of(EvaluationUnits units);
 
@@ -87,8 +87,8 @@ nn::Context split_invariant(nn::Context context);
 // Returns the sums of the cross-entropies (in nats, on any device) and of their squares.
 Sums sums_of_losses(const at::Tensor& losses);
 
-// The same for consecutive parts of `losses`: counted[i] losses belong to the part at places[i]. Parts without losses
-// are left out.
+// The same for consecutive parts of `losses`: counted[i] losses belong to the part at places[i]. Empty parts are
+// omitted.
 PlacedSums sums_of_parts(const at::Tensor& losses, const std::vector<std::int64_t>& places,
                          const std::vector<std::int64_t>& counted);
 

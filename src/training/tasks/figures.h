@@ -58,7 +58,7 @@ struct FigureKind {
   int decimals = 3;
   double range = std::numeric_limits<double>::infinity();  // largest possible value minus the smallest possible one
   bool is_bounded() const { return range < std::numeric_limits<double>::infinity(); }  // values lie in [0, range]
-  bool always = true;  // a missing value is written as null; false: it is left out
+  bool always = true;  // a missing value is written as null; false: omitted
 };
 
 // For tasks that predict tokens: the cross-entropy per `token` ("token", "hidden token"), and its exponential.

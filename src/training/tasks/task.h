@@ -29,10 +29,10 @@ struct Evaluation {
 };
 
 struct EvaluateOptions {
-  std::int64_t batch_size = 16;   // affects only speed; models other than language models, and other devices: rounding
+  std::int64_t batch_size = 16;   // affects only speed; on other devices, and except in language models, also rounding
   std::int64_t batch_tokens = 0;  // translation: maximum tokens per side, with padding; 0: no limit; affects only speed
-  // Evaluate at most this many predictions, but at least one unit (chunk, row, example or pair), on a part spread
-  // evenly over the data (data/tokens/example_order.h); 0: all. Must be 0 if `stride` is set.
+  // Evaluate at most this many predictions, but at least one unit (chunk, row, example or pair), spread evenly over the
+  // data (data/tokens/example_order.h); 0: all. Must be 0 if `stride` is set.
   std::int64_t most_tokens = 0;
   // Language modelling without memory: sliding windows of context_length tokens that advance by `stride` tokens; all
   // but the first count only their last `stride` predictions. 0: chunks without overlap.
@@ -50,7 +50,7 @@ class TrainingData {
   virtual models::Batch next() = 0;  // on the CPU
   virtual data::DataPosition position() const { return order_->position(); }
   virtual void seek(data::DataPosition position) { order_->seek(position); }  // throws UserError if out of range
-  // Number of different batches: later ones repeat them. The maximum if batches do not repeat.
+  // Number of batches before they repeat; the maximum value if they do not repeat.
   virtual std::int64_t distinct_batches() const { return std::numeric_limits<std::int64_t>::max(); }
   // A description that identifies this data, such as "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
   const std::string& identity() const { return identity_; }
@@ -59,7 +59,7 @@ class TrainingData {
   virtual void need_only(const std::vector<bool>& /*rows*/) {}
 
  protected:
-  // Called by the constructor. `order`, a member, has the position; null: position() and seek() are overridden.
+  // Called by the constructor. `order`, a member, holds the position; null: position() and seek() are overridden.
   void set(std::string identity, data::EpochStream* order) {
     identity_ = std::move(identity);
     order_ = order;
@@ -94,7 +94,7 @@ struct TaskData {
 // Data to evaluate a trained model on.
 struct EvaluationRequest {
   const config::Config& config;
-  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // of the model
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // the model's tokenizer
   std::vector<std::string> files;                          // empty: the config's validation data
   std::filesystem::path cache = {};                        // for temporary files; empty: the user's cache
 };

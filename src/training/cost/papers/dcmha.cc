@@ -19,7 +19,7 @@ Exact attention_macs(const ModelOptions& model) {
   return forward_macs(*on_meta_device(model), 1).layers.front().attention;
 }
 
-// Returns what dynamic composition adds to `count` of a layer.
+// Returns the part of a layer's `count` that dynamic composition adds.
 template <class Count>
 Exact added_by_composition(const ModelOptions& model, const Count& count) {
   ModelOptions plain = model;

@@ -9,18 +9,18 @@ using namespace config;
 
 namespace {
 
-// Sizes of an attention layer in the notation of appendix B. The defaults describe the small language models.
+// Sizes of an attention layer in the notation of appendix B. Defaults: the small language models.
 struct Layer {
   std::int64_t n = 256, d_x = 128, d = 16, h = 8;
 };
 
-// Multiplications and additions of the matrix multiplication [rows x inner][inner x columns].
+// Returns the multiplications and additions of the matrix multiplication [rows x inner][inner x columns].
 Exact operations(Exact rows, std::int64_t inner, Exact columns) {
   return rows * columns * (2 * inner - 1);
 }
 
-// Operations of appendix B, summed over its matrix multiplications: `heads` heads with `keys` keys per position, whose
-// scores are summed, and an output of H D channels, as in the softmax baseline.
+// Returns the operations of appendix B, summed over its matrix multiplications: `heads` heads with `keys` keys per
+// position, whose scores are summed, and H D output channels, as in the softmax baseline.
 Exact attention_operations(const Layer& z, std::int64_t heads, std::int64_t keys) {
   const Exact projections = operations(z.n, z.d_x, z.d) * (keys + 2);
   const Exact scores = operations(z.n, z.d, z.n) * keys + Exact(z.n) * z.n * (keys - 1);

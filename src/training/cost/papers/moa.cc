@@ -11,8 +11,8 @@ using namespace config;
 
 namespace {
 
-// MACs of linear layers and routers. The authors' counter (PTFLOPS) misses matmuls of two activations: scores and
-// weighted values.
+// Returns the MACs of linear layers and routers. The authors' counter (PTFLOPS) misses matmuls of two activations:
+// scores and weighted values.
 Exact linear_layer_macs(const ModelOptions& model) {
   const ForwardMacs forward = forward_macs(*on_meta_device(model), 1);
   const LayerMacs layers = forward.sum();
@@ -40,7 +40,7 @@ struct Translation {
   const char* macs;
 };
 
-// Table 3; Base and Big are Table 1's En-De models.
+// Table 3; Base and Big are also Table 1's En-De models.
 constexpr Translation kEnDe[] = {{"Base", "8k8e128d", "65M", "628M"},  {"(A)", "8k8e256d", "87M", "841M"},
                                  {"(B)", "8k16e256d", "125M", "841M"}, {"(C)", "8k32e64d", "83M", "524M"},
                                  {"(D)", "8k32e128d", "123M", "631M"}, {"(E)", "8k32e256d", "200M", "841M"},
@@ -68,12 +68,12 @@ void add_translation(Figures& figures) {
   }
 }
 
-// Table 1's other models.
+// The other models of Table 1.
 void add_baselines(Figures& figures) {
   const std::string dense = "moa/wmt14_ende_base_dense";
   figures.push_back(count("Transformer base", "macs", "604M", translation_macs(dense), Digits::cut));
   figures.push_back(count("Admin 6L-6L", "macs", "604M", translation_macs(dense), Digits::cut));
-  // Three digits, the last one rounded.
+  // Rounds the last of three digits.
   const auto tens = [&](const char* row, const char* printed, const char* digits, Exact macs) {
     PaperFigure figure = count(row, "macs", digits, macs);
     figure.printed = printed;
@@ -128,8 +128,8 @@ void add_masked(Figures& figures) {
   }
 }
 
-// Eq. 18 to 20 as printed, for the base model and 128 tokens, next to our own counts. The equations include only one of
-// the two T x T matmuls, and no router.
+// Eq. 18 to 20 as printed, for the base model and 128 tokens, next to this library's counts. The equations include only
+// one of the two T x T matmuls, and no router.
 void add_equations(Figures& figures) {
   const std::int64_t t = 128, d_m = 512;
   const ModelOptions moa_model = model_of("moa/wmt14_ende_8k8e128d", {"model.context_length=128"}),

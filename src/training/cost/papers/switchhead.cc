@@ -46,8 +46,7 @@ constexpr Row kSwitchHead[] = {
 };
 
 // Returns the multiply-accumulates by Eq. 13 (SwitchHead) or 14 (MoA) of the final paper, which count the positions of
-// both chunks and leave out the routing; empty for other models. The printed tables were not computed with these
-// formulas.
+// both chunks and omit the routing; empty for other models. The printed tables do not follow these equations.
 std::string by_equation(const config::ModelOptions& m) {
   const config::AttentionOptions& a = m.attention;
   if (a.position.name() != "relative") {

@@ -57,12 +57,12 @@ class ClassExamples {
   virtual models::Batch training_batch(const TrainingRows& rows) const { return batch(rows.examples); }
 };
 
-// Returns the figures of a classification task. The accuracy is the headline unless the loss is.
+// Returns the figures of a classification task. The accuracy is the headline, unless `loss` is Shown::headline.
 std::vector<FigureKind> class_figures(Shown loss = Shown::files);
 Figures class_figures_of(const Sums& sums);
 
 std::unique_ptr<TrainingData> train_on(std::shared_ptr<const ClassExamples> examples, const config::Config& config);
-// `top_five`: also count examples whose correct class is among the five most likely, if there are more than five
+// `top_five`: also counts examples whose correct class is among the five most likely, if there are more than five
 // classes.
 std::unique_ptr<EvaluationData> evaluate_on(std::shared_ptr<const ClassExamples> examples, bool top_five = false);
 

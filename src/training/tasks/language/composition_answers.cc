@@ -22,7 +22,7 @@ void add_sequences(std::span<const Sequence> answers, std::vector<Sequence>& all
   if (answers.empty()) {
     return;
   }
-  // One sequence works if each answer's tokens are a prefix of the last one's.
+  // A single sequence works if each answer's tokens are a prefix of the last answer's.
   Sequence whole = answers.back();
   whole.scored.clear();
   for (const Sequence& answer : answers) {
@@ -51,7 +51,7 @@ class AnswerRows {
     }
   }
 
-  // Returns the sequences of the rows that are read, with at most `most_tokens` tokens in total.
+  // Returns the sequences of an evenly spread part of the rows, with at most `most_tokens` tokens in total.
   std::vector<Sequence> within(std::int64_t most_tokens) const {
     const auto tokens_of = [&](std::int64_t row) {
       const std::vector<Sequence>& all = rows_[static_cast<std::size_t>(row)];

@@ -150,8 +150,8 @@ bool is_new(const std::string& name) {
   return known.insert(name).second;
 }
 
-// Logs a remark if bits per byte are unavailable, or, for the data of a run (`trains`), refer to normalised text; once
-// for each text and tokenizer.
+// Logs a remark if bits per byte are unavailable, or, for a run's data (`trains`), refer to normalised text. Logs it
+// once per text and tokenizer.
 void remark_on_bits_per_byte(const data::TokenFile& file, bool trains) {
   if (!is_new(file.name() + "\n" + file.tokenizer_name())) {
     return;

@@ -1,5 +1,4 @@
-// Next-token prediction: cross-entropy, perplexity, bits per byte. Also on generated data with known answers, with
-// their accuracy.
+// Next-token prediction: cross-entropy, perplexity, bits per byte; for generated data with known answers also accuracy.
 #pragma once
 
 #include <filesystem>
@@ -19,13 +18,12 @@ namespace headroom::tasks {
 
 // Trains on streams or chunks of a token file (data::make_batches). Figures: "loss", in nats per token, sum CE / N;
 // "perplexity", exp(loss); "bits_per_byte", sum CE / ln 2 / bytes, where bytes is TokenFile::decoded_bytes() times N /
-// (tokens of the file), an estimate for the N predicted tokens. For that purpose the sums contain the counts of the
-// file, once.
+// (tokens of the file), an estimate for the N predicted tokens. To derive it, the sums contain the file's counts, once.
 const Task& language_modelling();
 
 // Evaluates the text as one stream with memory carried over; the first chunk has no context. For speed, the text is
 // read as up to options.batch_size parallel streams that overlap enough to give the same result (data::EvaluationPass).
-// If options.most_tokens is set, only pieces of the text are read, with the memory that they have in the whole text.
+// If options.most_tokens is set, only pieces of the text are read, with the same memory as when reading the whole text.
 // If options.stride is set, sliding windows are used instead, as for MGK's word-level models; stride 1 gives every
 // prediction the full context. Throws UserError if the file's vocabulary differs from the model's, if the file is too
 // short, and if a stride is set for a model with memory or exceeds context_length.
@@ -36,10 +34,10 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
 double evaluation_rows(const std::shared_ptr<const data::TokenFile>& tokens, const config::ModelOptions& model,
                        std::int64_t most_tokens);
 
-// "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...": tokenizer, length and a hash of 64 sections of the file, so
-// that a large file need not be read whole.
+// Returns tokenizer, length and hash: "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...". Hashes 64 sections of the
+// file, so that large files are not read whole.
 std::string data_identity(const data::TokenFile& tokens);
-// "1234567 tokens, 9c41...", with a hash of all tokens.
+// Returns "1234567 tokens, 9c41...", with a hash of all tokens.
 std::string content_identity(const data::TokenFile& tokens);
 
 // Trains on synthetic sequences (data/synthetic/sequences.h). Figures: "loss" of the answers; "accuracy", the fraction
@@ -63,8 +61,8 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
 
 // language_modelling() with two more figures. "accuracy": the fraction of answers that greedy decoding would generate,
 // given the preceding text of the row; "answer_perplexity": exp(-mean log-probability per answer). Both cover the first
-// 256 validation rows or, if EvaluateOptions::most_tokens is set, those of them that are spread evenly and have at most
-// that many tokens in total, but at least one row. Text from files has no rows, so these figures are missing for it.
+// 256 validation rows or, if EvaluateOptions::most_tokens is set, an evenly spread part of these with at most that many
+// tokens, but at least one row. They are missing for text from files, which has no rows.
 const Task& composition();
 
 // Shared code of tasks on plain text: token files of one tokenizer, batches, and figures.
@@ -79,9 +77,8 @@ struct TextData {
 // data, and if the model's vocabulary size differs from the tokenizer's.
 TextData open_text_data(const config::Config& config, const std::filesystem::path& cache);
 
-// Opens the text on which to evaluate a trained model, encoded by its tokenizer: the request's files or, if there are
-// none, the config's validation data. Throws UserError for unusable data, and for a token file prepared with another
-// tokenizer.
+// Opens the text on which to evaluate a trained model, encoded by its tokenizer: the request's files, or by default the
+// config's validation data. Throws UserError for unusable data, and for a token file prepared with another tokenizer.
 std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request);
 
 // Returns a batch with "tokens" [batch, length + 1] int64, on the CPU.

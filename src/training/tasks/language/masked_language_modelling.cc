@@ -13,7 +13,7 @@
 namespace headroom::tasks {
 namespace {
 
-constexpr double kMasked = 0.8, kReplaced = 0.1;  // of the hidden tokens
+constexpr double kMasked = 0.8, kReplaced = 0.1;  // fractions of the hidden tokens
 
 double uniform(std::uint64_t seed) {
   return Random(seed).uniform();

@@ -16,7 +16,7 @@
 namespace headroom::tasks {
 namespace {
 
-// Removes tokens from the start that do not fit the context of a model without memory. Returns whether it removed any.
+// Removes leading tokens that exceed the context of a model without memory. Returns whether it removed any.
 bool truncate(Sequence& sequence, std::int64_t context_length) {
   const std::int64_t out = std::ssize(sequence.tokens) - (context_length + 1);
   if (out <= 0) {
@@ -124,8 +124,8 @@ struct SequenceOrder {
   }
 };
 
-// Returns, by sequence, the index of the first equal sequence. Equal sequences are scored once, which saves time and
-// gives them bit-identical scores on every device.
+// Returns, by sequence, the index of the first equal sequence. Scoring equal sequences once saves time and gives them
+// bit-identical scores on every device.
 std::vector<std::size_t> first_equals(const std::vector<Sequence>& sequences) {
   std::map<const Sequence*, std::size_t, SequenceOrder> seen;
   std::vector<std::size_t> first(sequences.size());

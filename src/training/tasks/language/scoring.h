@@ -36,7 +36,7 @@ struct Scores {
   bool complete = true;                       // false: interrupted by Ctrl-C
 };
 
-// What precedes a text: nothing, a line end (as in training data), or a BOS token.
+// The prefix of a text: none, a line end (as in training data), or a BOS token.
 enum class PrefixKind { none, line_end, bos };
 inline constexpr std::pair<PrefixKind, std::string_view> kPrefixKinds[] = {
     {PrefixKind::none, "none"}, {PrefixKind::line_end, "line_end"}, {PrefixKind::bos, "bos"}};
@@ -50,18 +50,18 @@ struct Prefix {
 };
 
 // Encodes the prefix, the context and the continuation, and marks the continuation's tokens as scored. They are split
-// as in lm-evaluation-harness: trailing blanks of the context move to the continuation, and with n tokens in the
-// context encoded alone, the continuation starts at token n of the whole; if no tokens remain, it starts at the first
-// token that differs. A text that starts with `bos` or `stand_in` does not get a second one. Throws UserError, whose
-// message starts with `where`, for a continuation without tokens.
+// as in lm-evaluation-harness: trailing blanks of the context move to the continuation; if the context alone has n
+// tokens, the continuation starts at token n of the whole text, or, if no tokens remain, at the first token that
+// differs. A text that starts with `bos` or `stand_in` does not get a second one. Throws UserError, whose message
+// starts with `where`, for a continuation without tokens.
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
                      std::string_view where, const Prefix& prefix = {});
 
-// Scores the sequences in batches of options.batch_size, sorted by length; on the CPU the batch size changes no bit of
-// the scores, which are those of an engine that reads the sequences as prompts. Equal sequences get bit-identical
-// scores. The ranks of options.group divide the batches and get the same scores. A model with memory reads sequences of
-// any length, chunk by chunk; one without memory reads the last context_length + 1 tokens. Throws UserError if the
-// model has another vocabulary.
+// Scores the sequences in batches of options.batch_size, sorted by length. On the CPU the scores' bits do not depend on
+// the batch size, and equal the scores of an engine that reads the sequences as prompts. Equal sequences get
+// bit-identical scores. The ranks of options.group divide the batches and get the same scores. A model with memory
+// reads sequences of any length, chunk by chunk; other models read the last context_length + 1 tokens. Throws UserError
+// if the model's vocabulary differs.
 Scores score(const models::LanguageModel& model, const std::vector<Sequence>& sequences, const EvaluateOptions& options,
              std::string_view title);
 

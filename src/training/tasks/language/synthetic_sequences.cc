@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kValidationRows = 512;
 constexpr const char *kRight = "right_answers", *kChance = "chance_level";
 
-// The rows of a split.
+// Access to the rows of a split.
 class SyntheticRows {
  public:
   SyntheticRows(const config::Config& config, data::Split split)
@@ -30,7 +30,7 @@ class SyntheticRows {
 
   const config::Config& config() const { return config_; }
   std::int64_t length() const { return config_.model.context_length; }
-  std::int64_t size() const { return size_; }  // rows before they repeat
+  std::int64_t size() const { return size_; }  // rows until they repeat
   data::SyntheticRow row(std::int64_t i) const { return data::synthetic_row(config_.data, split_, i, length(), text_); }
 
   // Returns rows on the CPU.
@@ -67,11 +67,11 @@ class SyntheticRows {
 
   config::Config config_;
   data::Split split_;
-  std::string text_;  // the text that hides the rows' items, if any
+  std::string text_;  // the text in which the rows' items are hidden, if any
   std::int64_t size_;
 };
 
-// Tokens are spelled as the bytes of their ids. Returns the values of a bytes tokenizer of n tokens; empty for all 256.
+// Tokens are spelled as the bytes of their ids. Returns the byte values for a tokenizer of n tokens; empty for all 256.
 std::string first_bytes(std::int64_t n) {
   std::string values;
   for (std::int64_t id = 0; n < config::kByteValues && id < n; ++id) {
@@ -125,7 +125,7 @@ class ValidationText : public tokenizers::TextSource {
   std::int64_t row_ = 0;
 };
 
-// Returns the sums of each row, so that they do not depend on the batch size.
+// Returns the sums row by row, so that they do not depend on the batch size.
 PlacedSums sums_of(const models::LanguageModel& model, const SyntheticRows& from, std::span<const std::int64_t> rows,
                    const nn::Context& context) {
   const models::Batch batch = from.batch(rows).to(model.device());

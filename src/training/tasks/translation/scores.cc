@@ -68,8 +68,8 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
-// Inserts a space between neighbouring characters that satisfy the two conditions, and puts `before` and `after` around
-// them.
+// Inserts a space between adjacent characters that satisfy the two conditions, and puts `before` and `after` around the
+// space.
 template <class First, class Second>
 std::string separate_pairs(std::string_view text, const First& first, const Second& second, std::string_view before,
                            std::string_view after) {

@@ -73,8 +73,8 @@ std::string tokens_of(const char* figure) {
   return fmt::format("{}.tokens", figure);
 }
 
-// Calls visit(name, sum, count) for each Sum that stores the counts: by n-gram order, the matching and all n-grams; the
-// tokens of the translations and the references.
+// Calls visit(name, sum, count) for each Sum that stores the counts: matching and all n-grams of each order, and the
+// tokens of the translations and of the references.
 template <class Visit>
 void visit_counts(const char* figure, BleuCounts& counts, const Visit& visit) {
   for (std::size_t n = 0; n < counts.all.size(); ++n) {
@@ -152,8 +152,8 @@ class PairEvaluation : public EvaluationData {
   }
 
  private:
-  // Returns the pairs that are read: all, or with a limit that they exceed, some with at most `most_tokens` predictions
-  // in total. Such a part has only pairs that fit the context, so that every part has a loss.
+  // Returns the pairs to read: all pairs, or an evenly spread part with at most `most_tokens` predictions. A part
+  // contains only pairs that fit the context, so that every part has a loss.
   std::vector<std::int64_t> part(std::int64_t most_tokens, std::int64_t context_length) const {
     std::vector<std::int64_t> all(pairs_.size()), fits, chosen;
     std::iota(all.begin(), all.end(), std::int64_t{0});

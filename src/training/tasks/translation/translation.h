@@ -28,8 +28,8 @@ struct Translations {
   std::int64_t cut = 0;            // number of sentences cut to the model's context
 };
 
-// Blank sentences are translated as blank. The ranks of options.group divide the batches; every rank gets all
-// translations. Throws UserError if the tokenizer lacks <s> or </s>, or is not the model's tokenizer.
+// Translates sentences; a blank sentence stays blank. The ranks of options.group divide the batches; every rank gets
+// all translations. Throws UserError if the tokenizer lacks <s> or </s>, or is not the model's tokenizer.
 Translations translate(const models::EncoderDecoder& model, const tokenizers::Tokenizer& tokenizer,
                        const std::vector<std::string>& sentences, const config::DecodingOptions& decoding,
                        const EvaluateOptions& options);

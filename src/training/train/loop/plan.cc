@@ -15,9 +15,9 @@ constexpr double kValidationFraction = 0.02, kMostValidationFraction = 0.1, kChe
 // Forward-pass time as a fraction of training-step time, per row: a third for matmuls, plus an allowance for other
 // work.
 constexpr double kForward = 0.4;
-constexpr double kHalfwayFraction = 0.03;  // of a short run's time that its only checkpoint before the end may take
+constexpr double kHalfwayFraction = 0.03;  // fraction of a short run's time for a checkpoint halfway
 constexpr double kLongestPause = 480.0;    // seconds between checkpoints; below ten minutes in case steps slow down
-constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // seconds, and rate, for writing a checkpoint to a slow disk
+constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // for a slow disk: seconds per checkpoint, bytes per second
 
 // Rounds the interval to whole steps; returns 0 (only at the end) if it is not shorter than the run.
 std::int64_t every(double steps_between, std::int64_t steps) {
@@ -124,7 +124,7 @@ std::string remark_on(double first_loss, double last_loss, double guessing, cons
 
 Validations plan_validations(const config::Config& config, const std::function<double(std::int64_t)>& rows) {
   constexpr double kMost = 20.0, kFewest = 10.0;
-  constexpr std::int64_t kLeastPredictions = 8192;  // whose mean loss is precise to about 0.03 nats
+  constexpr std::int64_t kLeastPredictions = 8192;  // enough for a mean loss precise to about 0.03 nats
   const auto steps = static_cast<double>(config.train.steps);
   // Returns the interval, in steps, for validations that each cost as much as this many training rows.
   const auto between = [&](double cost, double fraction = kValidationFraction) {

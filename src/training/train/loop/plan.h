@@ -24,10 +24,10 @@ class TrainingPlan {
   // predictions. False if the history already contains it, for example after resuming.
   bool validates(std::int64_t step, const History& history) const;
   std::int64_t predictions() const { return predictions_ > 0 ? predictions_ : options_.evaluate_tokens; }
-  // Returns whether the points of the learning curve read only a part of the data.
+  // Returns whether the points of the learning curve read only part of the data.
   bool validates_part() const { return predictions_ > 0; }
-  // Returns whether a finished run is still to be validated on all data (up to train.evaluate_tokens), because its
-  // learning curve reads a part.
+  // Returns whether a finished run must still be validated on all data (up to train.evaluate_tokens), because its
+  // learning curve reads only part of it.
   bool validates_whole(std::int64_t step, const History& history) const;
   // Returns whether to log after that step.
   bool logs(std::int64_t step) const;
@@ -72,20 +72,20 @@ std::string remark_on(double first_loss, double last_loss, double guessing, cons
 
 // Intervals for "auto": short enough that a crash loses little. 0 means only at the end.
 
-// When to validate if train.evaluate_every is "auto".
+// The validations of a run with train.evaluate_every = "auto".
 struct Validations {
-  std::int64_t every = 0;        // steps in between
-  std::int64_t predictions = 0;  // the same ones each time; 0: all
+  std::int64_t every = 0;        // steps between validations
+  std::int64_t predictions = 0;  // the same predictions each time; 0: all
 };
-// Returns 20 validations in 2% of the training time; if whole validations take longer, at least 10 whole ones; if these
-// take longer as well, 10 on as much of the data as fits that time, but on at least 8192 predictions, which may take up
-// to 10% of the time; if that is not enough, fewer validations. A run that keeps its best checkpoint needs whole
-// validations, and gets fewer if they take longer. rows(n) is the cost of a validation of at most n predictions
-// (EvaluationData::rows). Independent of the machine, so that all runs of a config are validated alike.
+// Returns 20 validations in 2% of the training time. If complete validations take longer: at least 10 complete ones; if
+// these take longer too: 10 on the part of the data that fits this time, or on 8192 predictions in up to 10% of the
+// time, or else fewer. A run that keeps its best checkpoint needs complete validations, and gets fewer if they take
+// longer. rows(n) is the cost of a validation of at most n predictions (EvaluationData::rows). The plan does not depend
+// on the machine, so that all runs of a config have the same validations.
 Validations plan_validations(const config::Config& config, const std::function<double(std::int64_t)>& rows);
 
-// Returns the steps between checkpoints of `bytes` bytes: 1/10 of all steps or eight minutes, whichever is less, or
-// more to stay within 0.6% of the time. A short run still writes one halfway if that takes at most 3% of its time.
+// Returns the steps between checkpoints of `bytes` bytes: at most 1/10 of all steps or eight minutes, but enough to
+// stay within 0.6% of the time. A short run still writes one checkpoint halfway if that takes at most 3% of its time.
 std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes);
 
 // Returns a log line: "validates every 50 steps ..., writes a checkpoint every 100 steps and at the end ...".

@@ -36,7 +36,7 @@ std::unique_ptr<models::Model> model_of(const RunParts& parts) {
                                                        at::TensorOptions(at::kFloat).device(device));
 }
 
-// Logs what the teacher needs. Throws UserError if the machine has too little memory for it beside a step.
+// Logs the teacher's requirements. Throws UserError if the memory cannot hold the teacher in addition to a step.
 void describe(const Teacher& teacher, const config::Config& config) {
   const config::TrainOptions& train = config.train;
   const double needed = teacher.memory(train.batch_size / train.accumulate, config.model.context_length);
@@ -52,15 +52,15 @@ void describe(const Teacher& teacher, const config::Config& config) {
   }
 }
 
-// Bytes that the cache of a teacher's predictions leaves on its file system, which may be that of the run: two
-// checkpoints with the moments of AdamW, and a gibibyte for everything else.
+// Returns the bytes that the cache of a teacher's predictions leaves free on its file system, possibly the run's: two
+// checkpoints with AdamW's moments, and a gibibyte for everything else.
 double bytes_kept_free(const models::Model& model) {
   constexpr double kOther = 1 << 30, kStates = 3.0, kCheckpoints = 2.0;
   return kOther + kCheckpoints * kStates * sizeof(float) * static_cast<double>(model.parameters().count());
 }
 
-// Finds activations whose squares overflow. A norm then divides by infinity and returns 0, so that the loss stays
-// finite, that of a model which ignores its input.
+// Finds activations whose squares overflow. A norm then divides by infinity and returns 0, so the loss stays finite and
+// equals the loss of a model that ignores its input.
 class OverflowFinder : public nn::Observer {
  public:
   bool wants(std::string_view name) const override { return name.ends_with("embedding") || name.ends_with(".out"); }
@@ -70,7 +70,7 @@ class OverflowFinder : public nn::Observer {
     }
     return value;
   }
-  const std::string& place() const { return place_; }  // of the first one found; empty: none
+  const std::string& place() const { return place_; }  // name of the first one found; empty: none
 
  private:
   std::string place_;
@@ -144,7 +144,7 @@ config::Config Run::written_config() const {
 
 TrainResult Run::finish(Writer& writer) {
   while (!plan_.finished(state_.step) && !stops()) {
-    if (plan_.validates(state_.step, history_)) {  // before the step, so that a run killed meanwhile repeats it
+    if (plan_.validates(state_.step, history_)) {  // before the step, so that a killed run repeats it when resumed
       validate(plan_.predictions(), writer);
       if (stops()) {
         break;

@@ -43,15 +43,15 @@ class Run {
   TrainResult finish(Writer& writer);
 
   const config::Config& config() const { return config_; }
-  // Returns the config for config.toml, from which the same run can be trained again: train.evaluate_every stays "auto"
-  // where validations read a part of the data, because no number stands for that.
+  // Returns the config for config.toml, from which the same run can be trained again. train.evaluate_every stays "auto"
+  // if validations read part of the data, because no number expresses that.
   config::Config written_config() const;
   const tasks::Task& task() const { return task_; }
   const tasks::TaskData& data() const { return data_; }
   const models::Model& model() const { return *model_; }
   const TrainState& state() const { return state_; }
   const History& history() const { return history_; }
-  // Returns the steps and the time that have been logged, as the result of a run that has diverged.
+  // Returns the logged steps and time as the result of a run that has diverged.
   TrainResult last_logged() const;
 
  private:

@@ -107,7 +107,7 @@ config::Config as_resumed(config::Config config, const config::Config& past_conf
 
 namespace {
 
-// Says how the learning rate goes on after `step` steps if the resumed run has another schedule, as with more steps.
+// Logs how the learning rate continues after `step` steps if the resumed run has another schedule (more steps, say).
 void log_change_of_rate(const config::TrainOptions& past, const config::TrainOptions& now, std::int64_t step) {
   constexpr double kNoticeable = 1.5;
   if (step == 0 || step >= now.steps) {

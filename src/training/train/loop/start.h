@@ -1,4 +1,4 @@
-// Where a run starts: in which folder, and from its own last checkpoint (--resume), or from the parameters of another
+// The start of a run: its folder, and its parameters, from its own last checkpoint (--resume) or from another run's
 // (train.start_from).
 #pragma once
 
@@ -36,10 +36,10 @@ struct ResumePoint {
 // checkpoints, or a comparison.
 std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel::GlooGroup& group);
 
-// Returns the config of a run that continues one with the config `past`. What that run has determined is kept: the
-// values of "auto", the steps that train.seconds allowed, the accumulators that its ranks needed, the teacher's hash,
-// and data.order and tokenizer.keep_whitespace unless they are given, because earlier versions had other defaults.
-// Validation and checkpoint intervals are kept only for the same number of steps.
+// Returns the config of a run that continues one with the config `past`. Values that the earlier run determined are
+// kept: resolved "auto" values, the steps that train.seconds allowed, the accumulators that its ranks needed, the
+// teacher's hash, and data.order and tokenizer.keep_whitespace unless they are given, because earlier versions had
+// other defaults. Validation and checkpoint intervals are kept only for the same number of steps.
 config::Config as_resumed(config::Config config, const config::Config& past);
 
 // Throws UserError naming the first key that differs but must not: any key of `model`, a key on which the saved state
@@ -65,8 +65,8 @@ config::Config with_initial_parameters(config::Config config, const InitialParam
 // Opens the checkpoint first. Returns the config unchanged if train.start_from is not set.
 config::Config with_initial_parameters(config::Config config);
 
-// Sets train.teacher_sha256 to the hash of the teacher's parameters, so that runs of another teacher differ in their
-// config. Leaves it empty without train.teacher, and if the teacher cannot be read.
+// Sets train.teacher_sha256 to the hash of the teacher's parameters, so that the config identifies the teacher. Leaves
+// it empty without train.teacher, and if the teacher cannot be read.
 config::Config with_teacher_sha256(config::Config config);
 
 // For a resumed run: takes the keys from its own checkpoint, so the initial checkpoint is not needed.

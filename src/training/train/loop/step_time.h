@@ -1,5 +1,5 @@
-// Measures the speed of this machine before a run: the rate of matrix multiplication and the time of a step, from which
-// the number of steps follows that fit a given time.
+// Measures the speed of this machine before a run: the rate of matrix multiplication and the time of a step, which
+// determines how many steps fit a given time.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -33,7 +33,7 @@
 namespace headroom::train {
 namespace {
 
-// Logs what one rank needs to end with the same parameters.
+// Logs the settings with which a single rank would reach the same parameters.
 void describe_ranks(const config::TrainOptions& given, const config::TrainOptions& train, int ranks) {
   const auto key = [](const char* name, std::int64_t was, std::int64_t is) {
     const std::string raised =
@@ -197,7 +197,7 @@ void check_disk(const config::Config& config, const std::filesystem::path& out, 
   const double size = static_cast<double>(memory.parameters + memory.moments), free = available_bytes(out);
   std::int64_t count = 1;
   if (const std::int64_t every = config.train.checkpoint_every;
-      every != 0) {  // a new one precedes an old one's removal
+      every != 0) {  // the new checkpoint is written before the old one is removed
     count = std::min(config.train.keep_checkpoints + 1,
                      every == config::kAutomatic ? 2 : std::max<std::int64_t>(1, config.train.steps / every));
   }
@@ -211,7 +211,7 @@ void check_disk(const config::Config& config, const std::filesystem::path& out, 
   }
 }
 
-// Logs the least time that the remaining steps can take, if it is long. Small models are slower than the peak rate.
+// Logs the minimum time for the remaining steps if it is long. Small models run below the peak rate.
 void log_least_time(const Speed& speed, std::int64_t steps) {
   constexpr double kLong = 60.0;
   const double seconds = static_cast<double>(steps) * speed.step_gflop / speed.machine_gflops;
@@ -295,7 +295,7 @@ TrainResult train(const TrainRequest& request) {
     config::check(request.config, "train");
   }
   const tasks::Task& task = tasks::task_for(request.config, "train");
-  require_data_files(request.config.data);  // before the folder, so that a wrong name is refused first
+  require_data_files(request.config.data);  // before creating the folder, so that a wrong name is refused first
   std::optional<FolderLock> lock;
   if (group.leads()) {
     lock.emplace(request.out);
@@ -340,9 +340,9 @@ TrainResult train(const TrainRequest& request) {
            .resumed = resumed ? &*resumed : nullptr,
            .initial = initial ? &*initial : nullptr},
           group);
-  resumed.reset();  // the run has made its own copies
+  resumed.reset();  // the run has copied its contents
   initial.reset();
-  group.gather("");  // all have read the folder
+  group.gather("");  // wait until all ranks have read the folder
   Writer writer = begin_writing(request, run, speed, predictions, group);
   const Origin origin = origin_here(request.command, request.config.train, run_data(run.data()));
   const auto record = [&](const TrainResult& result, const std::string& diverged) {

@@ -13,7 +13,7 @@
 
 namespace headroom::train {
 
-// The loss or a gradient stopped being finite.
+// Thrown if the loss or a gradient is not finite.
 class DivergedError : public Error {
  public:
   using Error::Error;
@@ -23,14 +23,14 @@ struct TrainRequest {
   config::Config config;
   std::filesystem::path out;    // run folder
   bool resume = false;          // continue from the newest checkpoint in `out`, if there is one
-  std::filesystem::path cache;  // prepared data
-  std::string title = "train";  // in front of the progress bar
-  // config::Config::recorded_losses, if the run's losses are to be compared with them.
+  std::filesystem::path cache;  // folder for prepared data
+  std::string title = "train";  // prefix of the progress bar
+  // config::Config::recorded_losses, if the run's losses are to be compared with the recorded ones.
   std::vector<double> recorded_losses = {};
   // The ranks that train together, all with the same request. With fixed train.accumulate,
   // train.gradient_accumulators and train.threads, the trained parameters do not depend on the number of ranks.
   parallel::GlooGroup* group = &parallel::default_group();
-  std::string command = {};  // the command line, if it is about this run alone
+  std::string command = {};  // the command line, if it concerns only this run
 };
 
 // Trains and writes the run folder (interface: config.toml, metrics.jsonl, events.out.tfevents.*, checkpoints/; also

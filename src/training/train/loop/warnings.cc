@@ -22,7 +22,7 @@ void warn_of_no_data(const config::Config& config) {
   }
 }
 
-// Warns of keys that need train.teacher or train.start_from if that key is not given.
+// Warns of keys that have no effect because train.teacher or train.start_from is not given.
 void warn_of_missing_choice(const config::Config& config) {
   const auto warn = [&](const std::string& choice, std::initializer_list<std::string> keys) {
     for (const std::string& key : keys) {
@@ -68,7 +68,7 @@ void warn_of_tokenizer(const config::Config& config, const tokenizers::Tokenizer
   }
 }
 
-// The files that the patterns match, without links.
+// Returns the files that match the patterns, with links resolved.
 std::set<std::filesystem::path> files_of(const std::vector<std::string>& patterns) {
   std::set<std::filesystem::path> files;
   for (const std::filesystem::path& path : data::expand_patterns(patterns)) {

@@ -9,8 +9,8 @@ namespace headroom::train {
 // Throws UserError naming a file of data.train or data.validation that does not exist.
 void require_data_files(const config::DataOptions& data);
 
-// Logs a warning for keys that have no effect, data that is not named, and validation on training data. `tokenizer` is
-// the run's; null if its task reads no text.
+// Logs a warning for keys without effect, data that is not named, and validation on training data. `tokenizer` is the
+// run's; null if its task reads no text.
 void log_warnings(const config::Config& config, const tokenizers::Tokenizer* tokenizer);
 
 }  // namespace headroom::train

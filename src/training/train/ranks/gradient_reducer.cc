@@ -34,7 +34,7 @@ class LossSum {
   at::Tensor cross_entropy_, regulariser_;  // float64
 };
 
-// The reducer of a single rank, in which autograd accumulates the gradients.
+// The reducer of a single rank: autograd accumulates the gradients.
 class LocalReducer : public GradientReducer {
  public:
   LocalReducer(models::Model& model, const config::TrainOptions& options)
@@ -255,7 +255,7 @@ void Layout::add(const Shard* first, const Shard* end, std::int64_t most) {
   elements += parallel::aligned(place.count);
 }
 
-// Adds the shard to the last bucket if it fits there entirely, else opens as many buckets as the shard needs.
+// Adds the shard to the last bucket if all of it fits there; otherwise opens as many buckets as it needs.
 void Layout::add_to_buckets(const Shard& shard, std::int64_t begin, std::int64_t most) {
   const std::int64_t end = begin + parallel::aligned(shard.end);
   for (std::int64_t at = begin + shard.begin; at < end; at = buckets.back().end) {

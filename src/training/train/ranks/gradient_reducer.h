@@ -30,12 +30,12 @@ bool is_whole(const Shard& shard, const at::Tensor& tensor);
 // Returns the shards of all parameters, in order, assigned to this number of ranks (parallel::assign_shards). A single
 // rank owns all parameters, uncut. Identical on all ranks.
 std::vector<Shard> all_shards(const nn::Parameters& parameters, config::Optimizer optimizer, int ranks);
-// Returns those that this rank owns.
+// Returns this rank's shards.
 std::vector<Shard> owned_shards(const nn::Parameters& parameters, config::Optimizer optimizer,
                                 const ProcessGroup& group);
 
-// Offsets in the flat buffers. Uncut parameters come first, grouped by owner and from last to first within an owner,
-// which is the order in which backward passes reach them. Parameters that are cut into shards follow.
+// Offsets in the flat buffers. Uncut parameters come first, grouped by owner and in reverse order within an owner, the
+// order in which backward passes reach them. Parameters that are cut into shards follow.
 struct Layout {
   struct Place {  // the range of a parameter, and its buckets [first_bucket, end_bucket)
     std::int64_t begin = 0, count = 0;
@@ -68,7 +68,7 @@ struct Layout {
   void add_to_buckets(const Shard& shard, std::int64_t begin, std::int64_t most);
 };
 
-// The results of a micro-batch other than its gradients.
+// Results of a micro-batch other than its gradients.
 struct MicroBatchReport {
   std::int64_t micro_batch = 0;
   // Float64 scalars, weighted by the micro-batch's fraction of the step's targets; regulariser is undefined if the
@@ -89,7 +89,7 @@ struct StepPasses {
   std::function<at::Tensor(models::Memory& memory, MicroBatchReport& report)> forward;
   const models::Memory& memory;  // of this rank's rows
   std::int64_t rows = 0;         // per micro-batch
-  bool verify = false;           // also compare this rank's gradients with another rank's recomputation
+  bool verify = false;           // also check another rank's gradients by recomputing them
 };
 
 // The result of a step over all micro-batches. Identical on all ranks, except for `memory`.

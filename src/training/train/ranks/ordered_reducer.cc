@@ -1,6 +1,6 @@
-// Gradient reduction for several ranks, or several accumulators per step. Every accumulator is sent to the rank that
-// owns the parameter, which sums them in the order of their micro-batches. The result therefore does not depend on the
-// number of ranks, and with one micro-batch per accumulator it is bit-identical to autograd's own sum.
+// Gradient reduction for several ranks, or several accumulators per step. Every rank sends its accumulators to the rank
+// that owns the parameter, which sums them in the order of their micro-batches. The result therefore does not depend on
+// the number of ranks, and with one micro-batch per accumulator it is bit-identical to autograd's own sum.
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -161,7 +161,7 @@ class OrderedReducer : public GradientReducer {
     verifies_ = true;
   }
 
-  // Called before the last backward pass of a range: from now on, a bucket is sent once all its gradients are complete.
+  // Called before the last backward pass of a range: from then on, buckets are sent once their gradients are complete.
   void expect_gradients() {
     for (std::size_t b = 0; b < missing_.size(); ++b) {
       missing_[b] = layout_.buckets[b].parameters;
@@ -289,7 +289,7 @@ class OrderedReducer : public GradientReducer {
     std::fill(in_round_.begin(), in_round_.end(), false);
   }
 
-  // Hands a complete bucket to its owner.
+  // Sends a complete bucket to its owner.
   void send_bucket(std::size_t b) {
     missing_[b] = 0;
     const int owner = layout_.buckets[b].owner;
@@ -310,7 +310,7 @@ class OrderedReducer : public GradientReducer {
     sent_.clear();
   }
 
-  // Zeroes the gradients that no micro-batch has, as with a single rank.
+  // Zeroes gradients that no micro-batch produced, as a single rank does.
   void zero_unused_gradients(const std::vector<StepMessage>& all) {
     const std::vector<at::Tensor> mine = gradients();
     for (std::size_t k = 0; k < owned_.size(); ++k) {
@@ -355,7 +355,7 @@ class OrderedReducer : public GradientReducer {
 
   std::vector<std::int64_t> missing_;  // by bucket: number of parameters still without a gradient in this range
   std::vector<char> in_step_;          // by parameter: has had a gradient in this step
-  std::vector<bool> in_round_;         // likewise, in this round
+  std::vector<bool> in_round_;         // the same for this round
   bool sending_ = false;               // whether complete buckets are sent immediately
   std::vector<parallel::Transfer> sent_;
   bool verifies_ = false;  // the first range of this step has yet to be hashed

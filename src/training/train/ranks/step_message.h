@@ -45,7 +45,7 @@ ReducedStep reduce_reports(std::vector<StepMessage>& all, std::int64_t micro_bat
 // tensor has one sum, a cut tensor one sum per block of ops::kSquareBlock elements.
 double gradient_norm(const std::vector<StepMessage>& all, const Layout& layout);
 
-// Reduces this rank's gradient shards in a thread of its own during the backward pass.
+// Background thread that reduces this rank's gradient shards during the backward pass.
 class Receiver {
  public:
   struct Bucket {  // a range of the gradient buffer that is sent as one message
@@ -63,7 +63,7 @@ class Receiver {
   };
 
   Receiver(parallel::GlooGroup& group, Work work);
-  // Does not wait for a round: after an error, its thread may wait for a rank that no longer sends.
+  // Does not wait for a round: after an error, the thread may be waiting for a rank that no longer sends.
   ~Receiver();
 
   void start(std::int64_t round);

@@ -172,10 +172,10 @@ History read_history(const std::filesystem::path& folder, std::int64_t last_step
 
 namespace {
 
-constexpr double kAlike = 0.03, kFloor = 0.05;  // expected between seeds and CPUs: a share of the loss, nats
+constexpr double kAlike = 0.03, kFloor = 0.05;  // expected differences between seeds and CPUs: relative, and in nats
 
-// Returns the index of the fraction that history.training[point] is the first point to reach; nullopt if there is none,
-// or if the losses since the last logged step are the mean of more than a tenth of the steps.
+// Returns the index of the fraction that history.training[point] is the first point to reach. Returns nullopt if there
+// is none, or if the losses since the last logged step are the mean over more than a tenth of the steps.
 std::optional<std::size_t> share_reached(const History& history, std::size_t point, std::int64_t steps) {
   const std::int64_t before = point > 0 ? history.training[point - 1].step : 0, now = history.training[point].step;
   std::optional<std::size_t> reached;

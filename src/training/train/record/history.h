@@ -45,8 +45,8 @@ struct ValidationPoint {
   std::int64_t step = 0;
   double seconds = 0.0;  // training time so far
   tasks::Figures figures = {};
-  std::int64_t predictions = 0;  // if it read a part of the data, the number of its predictions; else 0
-  std::int64_t tokens = 0;       // training tokens so far
+  std::int64_t predictions = 0;                       // number of predictions if only part of the data was read; else 0
+  std::int64_t tokens = 0;                            // training tokens so far
   std::map<std::string, ExpertBalance> experts = {};  // by bank
   std::int64_t peak_memory_bytes = 0;                 // as in TrainingPoint
 };
@@ -54,8 +54,8 @@ struct ValidationPoint {
 struct History {
   std::vector<TrainingPoint> training = {};
   std::vector<ValidationPoint> validations = {};
-  std::optional<std::int64_t> best_step = {};   // of the parameters in best.safetensors
-  std::optional<std::int64_t> saved_step = {};  // of the last checkpoint
+  std::optional<std::int64_t> best_step = {};   // step of the parameters in best.safetensors
+  std::optional<std::int64_t> saved_step = {};  // step of the last checkpoint
 
   // First and last logged loss; NaN if nothing has been logged.
   double first_loss() const { return training.empty() ? NAN : training.front().loss; }
@@ -66,12 +66,12 @@ struct History {
   bool validated(std::int64_t step, bool part) const;
 };
 
-// Returns the validations that read the same data as the first. The points of a learning curve must be alike; a last
-// validation of all data after validations of a part is not one of them.
+// Returns the validations on the same data as the first one, the learning curve. A final validation on all data after
+// validations on a part is excluded.
 std::vector<ValidationPoint> curve_of(const std::vector<ValidationPoint>& validations);
 
 Json to_json(const TrainingPoint& point);
-// `beside_curve`: the point is not on the run's learning curve; its figures are then in an object "whole".
+// `beside_curve`: the point is not on the run's learning curve, and its figures are in an object "whole".
 Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds, bool beside_curve = false);
 
 // Returns the complete lines of a metrics.jsonl or samples.jsonl up to step `last_step`; empty if the file is missing.
@@ -81,8 +81,8 @@ std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t la
 History read_history(const std::filesystem::path& folder, std::int64_t last_step,
                      const std::vector<tasks::FigureKind>& kinds);
 
-// The training losses recorded in a recipe reveal problems of a run early. The fractions of the steps after which
-// losses are recorded, in the order of config::Config::recorded_losses.
+// Fractions of the steps after which a recipe records training losses (config::Config::recorded_losses, in this order).
+// Comparing a run with them reveals problems early.
 inline constexpr std::array<double, 5> kRecordedShares = {0.05, 0.1, 0.25, 0.5, 1.0};
 
 // If the last logged step is the first to reach one of these fractions, compares the mean training loss of the last 5%

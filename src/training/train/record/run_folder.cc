@@ -45,8 +45,8 @@ std::int64_t count(const Json& value) {
   return !fits ? throw InvalidResult() : value.is_null() ? 0 : value.get<std::int64_t>();
 }
 
-constexpr const char* kTestFile = "test.json";       // TestResult
-constexpr const char* kPredictions = "predictions";  // of a validation of part of the data
+constexpr const char* kTestFile = "test.json";       // holds a TestResult
+constexpr const char* kPredictions = "predictions";  // set if a validation read part of the data
 constexpr const char* kBestStep = "best_step";
 
 // Measurements that results of earlier versions lack. 0: unknown.
@@ -110,7 +110,7 @@ std::string text_of(const Json& line, const char* key) {
   return line.contains(key) && line.at(key).is_string() ? line.at(key).get<std::string>() : "";
 }
 
-// The texts of an origin with their keys in run.json and result.json.
+// Visits the texts of an origin with their keys in run.json and result.json.
 template <class OfOrigin, class Visit>
 void for_each_text(OfOrigin& origin, const Visit& visit) {
   visit("command", origin.command);

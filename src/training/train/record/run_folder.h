@@ -1,4 +1,4 @@
-// What a run folder records of a training run besides its checkpoints. train() writes config.toml, metrics.jsonl and
+// The records of a training run in its folder, other than checkpoints. train() writes config.toml, metrics.jsonl and
 // samples.jsonl, adds run.json (the run's origin) when the run starts, and result.json when it has finished or
 // diverged.
 #pragma once
@@ -35,7 +35,7 @@ struct TrainResult {
   std::string parameters_sha256;  // parameters_sha256() in state.h
   bool interrupted = false;       // Ctrl-C: a checkpoint was written
   std::vector<ValidationPoint> validation;
-  std::optional<std::int64_t> best_step;  // with train.keep_best: that of the best validation
+  std::optional<std::int64_t> best_step;  // with train.keep_best: step of the best validation
 
   // Returns the figures of the best validation with train.keep_best, else of the last one; empty if there is none.
   tasks::Figures figures() const { return validation.empty() ? tasks::Figures() : chosen()->figures; }
@@ -49,7 +49,7 @@ struct TrainResult {
 // Returns the keys of `headroom train --json` and the task's figures.
 Json to_json(const TrainResult& result, const tasks::Task& task);
 
-// What a run reads, each as the description that identifies its content; empty without a tokenizer.
+// The data of a run, as descriptions that identify the content; empty without a tokenizer.
 struct RunData {
   std::string training, validation, tokenizer;
 };
@@ -69,7 +69,7 @@ struct RunLog {
   std::int64_t peak_memory_bytes = 0;  // 0: unknown
 };
 
-// Where and from what a run was trained. Empty: unknown, because an older version trained the run.
+// Where and from what a run was trained. Empty: unknown, because an earlier version trained the run.
 struct Origin {
   std::string command;  // the command line; empty for the runs of a comparison
   std::string machine;  // CPU, threads, precision, torch version
@@ -80,7 +80,7 @@ struct Origin {
 // Returns the origin of a run that this process trains.
 Origin origin_here(const std::string& command, const config::TrainOptions& options, const RunData& data);
 
-// The figures of a run on test data, which it was not validated on.
+// Figures of a run on test data that was not used for validation.
 struct TestResult {
   std::string data;  // its identity; empty: not tested
   tasks::Figures figures;
@@ -97,7 +97,7 @@ struct TrainedRun {
   std::string diverged;  // description of the loss or gradient that was not finite; empty: the run did not diverge
 };
 
-// Writes run.json, and removes the results of fewer steps.
+// Writes run.json, and removes the results of an earlier, shorter run.
 void write_origin(const Origin& origin, const std::filesystem::path& folder);
 
 // Writes result.json. `diverged` as in TrainedRun.
@@ -106,7 +106,7 @@ void write_result(const TrainResult& result, const std::string& diverged, const 
 
 void write_test(const TestResult& test, const std::filesystem::path& folder);
 
-// Reads the config that the folder's run was trained with.
+// Reads the config with which the folder's run was trained.
 config::Config read_run_config(const std::filesystem::path& folder);
 
 // Reads result.json and the logs. Throws UserError naming result.json if train() did not write it.

@@ -21,8 +21,8 @@ namespace headroom::train {
 // The metric files of a run: JSON lines (metrics.jsonl, samples.jsonl) and TensorBoard's event files (TFRecords of
 // Event messages, encoded here).
 
-// Appends each line with a single write, so that a killed run leaves complete lines and at most one truncated one,
-// which the next opening removes. Throws Error naming the file and the reason if it cannot be written.
+// Appends each line with a single write, so that a killed run leaves complete lines and at most one truncated line,
+// which is removed when the file is opened again. Throws Error naming the file and the reason if it cannot be written.
 class MetricsLog {
  public:
   // Rewrites the file without lines of steps after `last_step`, because a resumed run will write them again.
@@ -31,7 +31,7 @@ class MetricsLog {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
-  // Both throw Error if the file has been deleted or moved, because then its folder is no longer the run's.
+  // Both throw Error if the file has been deleted or moved, because its folder then no longer belongs to the run.
   void append(const Json& line);
   void sync();  // to disk, before a checkpoint that relies on these lines
 
@@ -92,7 +92,7 @@ class Writer {
   void step(std::int64_t step, double loss, const LogInterval& interval);
   void note(std::int64_t step, std::string_view what);  // shown in place of the loss
   void training(const TrainingPoint& point);
-  void validation(const std::vector<ValidationPoint>& all);  // logs the last of the run's validations
+  void validation(const std::vector<ValidationPoint>& all);  // logs the last element
   void sample(std::int64_t step, const std::string& prompt, const std::string& text);
   void warning(const std::string& text);
   void config(const config::Config& config);  // called when the config has changed

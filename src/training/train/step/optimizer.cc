@@ -91,8 +91,8 @@ at::Tensor as_matrices(const at::Tensor& tensor, nn::MatrixAxes axes) {
 }
 
 // Uses Muon for matrices that map hidden vectors to hidden vectors (nn::Parameter::hidden: projections and MLPs, one
-// matrix per expert); AdamW for all others: embeddings, the output layer, biases, norms, routers, positions, maps
-// between heads.
+// matrix per expert), and AdamW for all other parameters: embeddings, the output layer, biases, norms, routers,
+// positions, maps between heads.
 void muon_step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
                const config::TrainOptions& options, const nn::Context& context) {
   const at::NoGradGuard no_grad;

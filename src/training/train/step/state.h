@@ -45,7 +45,7 @@ struct CheckpointParts {
   const models::Model& model;
   const config::Config& config;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
-  std::string data;  // identity of the training data: a run never continues with other data
+  std::string data;  // identity of the training data, which must not change when resuming
   const ProcessGroup& group = alone();
   std::string special_tokens = {};  // store::kSpecialTokens; empty: none
 };
@@ -54,7 +54,7 @@ struct CheckpointParts {
 // shards. Only the leading rank has the buffers.
 store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& parts);
 
-// Throws UserError naming `origin` if something is missing or has another shape.
+// Throws UserError naming `origin` if something is missing or has a wrong shape.
 TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
                            const ProcessGroup& group = alone());
 

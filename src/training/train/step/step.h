@@ -32,7 +32,7 @@ struct StepModels {
 StepOutcome train_step(StepModels models, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context);
 
-// The version for several ranks: `reducer` decides which micro-batches this rank computes.
+// For several ranks: `reducer` decides which micro-batches this rank computes.
 StepOutcome train_step(StepModels models, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context, GradientReducer& reducer);
 

@@ -28,7 +28,7 @@ namespace headroom::train {
 
 namespace {
 
-constexpr double kLeastLog = -100.0;  // of the others' probability, which may be 0 in float32
+constexpr double kLeastLog = -100.0;  // of the remaining probability, which may be 0 in float32
 
 using store::bytes_of;
 
@@ -36,7 +36,7 @@ std::string hash_of(const TopPredictions& predictions) {
   return sha256_of(bytes_of(predictions.index), bytes_of(predictions.log_probability));
 }
 
-// Fills `stored`, whose tensors have the expected shapes. Returns false if the file is missing or damaged.
+// Fills `stored`, whose tensors have the expected shapes. Returns false if the file is missing or corrupt.
 bool read(const std::filesystem::path& file, TopPredictions& stored) {
   constexpr std::size_t kHash = 64;
   const std::size_t first = stored.index.nbytes(), second = stored.log_probability.nbytes();
