@@ -26,7 +26,7 @@ at::Tensor sources(std::int64_t rows, std::int64_t length) {
   return at::randint(kWords, {rows, length}, at::kLong);
 }
 
-// log p of the tokens and the end, from the full pass.
+// Returns log p of the tokens and the end token, computed by a full pass.
 double log_probability(const models::EncoderDecoder& model, const at::Tensor& source, const at::Tensor& valid,
                        std::vector<std::int32_t> tokens) {
   tokens.insert(tokens.begin(), static_cast<std::int32_t>(kBegin));
@@ -45,7 +45,7 @@ SearchOptions search(std::int64_t beam, double length_penalty = 0.6) {
   return {.decoding = {.beam_size = beam, .length_penalty = length_penalty}, .begin_id = kBegin, .end_id = kEnd};
 }
 
-// All targets of up to kLongest tokens.
+// Returns all targets of up to kLongest tokens.
 std::vector<std::vector<std::int32_t>> every_target() {
   std::vector<std::vector<std::int32_t>> all = {{}};
   for (std::size_t i = 0; i < all.size() && all[i].size() < kLongest; ++i) {
@@ -140,7 +140,7 @@ TEST(BeamSearch, ATranslationIsNotEmpty) {
   config::ModelOptions o = tiny_translator();
   o.head_bias = true;
   models::EncoderDecoder model(o, 3);
-  model.parameters().at("head.b").select(0, kEnd).fill_(50.0);  // would end at once
+  model.parameters().at("head.b").select(0, kEnd).fill_(50.0);  // the end token would come first
   for (const std::int64_t beam : {1, 3}) {
     for (const Hypothesis& found : beam_search(model, sources(2, 5), {}, search(beam), {})) {
       EXPECT_EQ(found.tokens.size(), 1U) << "beam " << beam;
@@ -153,14 +153,14 @@ TEST(BeamSearch, TranslationsEndAtTheirLimit) {
   config::ModelOptions o = tiny_translator();
   o.head_bias = true;
   models::EncoderDecoder model(o, 3);
-  model.parameters().at("head.b").select(0, kEnd).fill_(-50.0);  // never ends by itself
+  model.parameters().at("head.b").select(0, kEnd).fill_(-50.0);  // the end token is never the best
   SearchOptions options = search(2);
   options.decoding.extra_length = 1;
   const at::Tensor source = sources(2, 5);
   const at::Tensor valid = at::arange(5).unsqueeze(0) < at::tensor(std::vector<std::int64_t>{2, 5}).unsqueeze(1);
   const std::vector<Hypothesis> found = beam_search(model, source, valid, options, {});
-  EXPECT_EQ(found[0].tokens.size(), 2U);  // one token besides the end, and one more
-  EXPECT_EQ(found[1].tokens.size(), 4U);  // all that the context holds
+  EXPECT_EQ(found[0].tokens.size(), 2U);  // 2 source tokens, of which one is the end, plus extra_length
+  EXPECT_EQ(found[1].tokens.size(), 4U);  // as many tokens as the context holds
 }
 
 TEST(BeamSearch, InvalidOptionsAreRefused) {

@@ -1,4 +1,4 @@
-// A request's result does not depend on other requests.
+// Tests that a request's result does not depend on other requests.
 #include "headroom/decode/engine.h"
 
 #include <ATen/Parallel.h>
@@ -42,7 +42,7 @@ Engine::Handle add(Engine& engine, const Request& request, Heard& heard) {
       [&heard](const Ending& ending) { heard.endings.push_back(ending); });
 }
 
-// Events of each request; request i is added after `apart` * i steps.
+// Returns the events of each request; request i is added after `apart` * i steps.
 std::vector<Heard> serve(const models::LanguageModel& model, const std::vector<Request>& requests,
                          const EngineOptions& options, std::int64_t apart = 0) {
   Engine engine(model, options);
@@ -82,7 +82,7 @@ void expect_same(const Heard& got, const Heard& expected, const std::string& wha
   }
 }
 
-// Prompts of several lengths, some with a common prefix, sampled, greedy, scored and routed.
+// Returns sampled, greedy, scored and routed requests; prompts differ in length, and some share a prefix.
 std::vector<Request> company(std::int64_t vocabulary) {
   std::vector<Request> all;
   const Tokens common = random_tokens(11, vocabulary, 99);
@@ -105,7 +105,7 @@ std::vector<Request> company(std::int64_t vocabulary) {
   return all;
 }
 
-// In any company, with and without the prefix cache, on any number of threads.
+// The result must not depend on the batch, the prefix cache or the number of threads.
 TEST(Engine, ARequestEqualsItsResultAloneBitForBit) {
   const int before = at::get_num_threads();
   for (const auto& [name, options] : testing::language_models()) {
@@ -133,7 +133,7 @@ TEST(Engine, ARequestEqualsItsResultAloneBitForBit) {
   }
 }
 
-// Prompts of one length are read in one pass, so that fewer steps read them, with the same results.
+// Prompts of equal length must be read in one pass, in fewer steps, with the same results.
 TEST(Engine, PromptsOfOneLengthAreReadTogether) {
   for (const auto& [name, options] : testing::language_models()) {
     const models::LanguageModel model(options, 3);
@@ -145,7 +145,7 @@ TEST(Engine, PromptsOfOneLengthAreReadTogether) {
       r.logprobs = 1;
       requests.push_back(std::move(r));
     }
-    requests[4].echo = true;  // scored, so read alone
+    requests[4].echo = true;  // scored prompts are read alone
     for (const std::int64_t prefix : {0, 100}) {
       const EngineOptions wide{.max_rows = 6, .prompt_chunk = 64, .prompt_share = 0.0, .prefix_cache_tokens = prefix};
       const std::vector<Heard> together = serve(model, requests, wide);
@@ -157,7 +157,7 @@ TEST(Engine, PromptsOfOneLengthAreReadTogether) {
       for (std::size_t i = 0; i < requests.size(); ++i) {
         add(engine, requests[i], heard[i]);
       }
-      engine.step();  // requests 0, 1, 3 and 5
+      engine.step();  // reads requests 0, 1, 3 and 5
       EXPECT_EQ(engine.counts().prompt_tokens, 4 * 13) << name;
     }
   }
@@ -169,7 +169,7 @@ config::ModelOptions small_model() {
   return o;
 }
 
-// log-probabilities by definition, of a sequence that fits into the context.
+// Returns the log-probabilities of a sequence that fits into the context, by their definition.
 at::Tensor by_definition(const models::LanguageModel& model, const Tokens& tokens) {
   const at::NoGradGuard no_grad;
   models::Memory memory;
@@ -247,14 +247,14 @@ TEST(Engine, PromptsWithACommonPrefixShareIt) {
   for (std::size_t i = 0; i < choices.size(); ++i) {
     expect_same(heard[i], without[i], fmt::format("choice {}", i));
   }
-  // The first stores no scores, so the second reads all; the others start after 17 common tokens.
+  // The first request stores no scores, so the second reads its whole prompt. The others start after 17 common tokens.
   EXPECT_EQ(engine.counts().prefix_requests, 2);
   EXPECT_EQ(engine.counts().prefix_tokens, 2 * 16);
   EXPECT_EQ(engine.counts().prompt_tokens, 4 * 19);
   EXPECT_LE(engine.counts().prefix_held, 16);
 }
 
-// The routing of all tokens of a sequence.
+// Tests that the engine returns the routing of every token of a sequence.
 class Routing : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Routing, ReturnsTheExpertsOfAToken) {
@@ -275,7 +275,7 @@ TEST_P(Routing, ReturnsTheExpertsOfAToken) {
   const at::NoGradGuard no_grad;
   models::Memory memory;
   model.logits(at::tensor(all, at::kLong).unsqueeze(0), memory, context);
-  const bool by_head = options.attention.projection.name() == "experts";  // for keys' and queries' tokens
+  const bool by_head = options.attention.projection.name() == "experts";  // one router for keys, one for queries
   ASSERT_EQ(recorder.values.size(), static_cast<std::size_t>((by_head ? 2 : 1) * options.n_layers));
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::vector<TokenRoute>& routes = heard.events[i].routes;
@@ -323,7 +323,7 @@ TEST(Engine, StopsWhenToldTo) {
   }
   engine.cancel(runs);
   EXPECT_EQ(heard["runs"].back(), "cancelled");
-  engine.cancel(runs);  // nothing is left of it
+  engine.cancel(runs);  // a finished request is ignored
   while (engine.step()) {
   }
   EXPECT_EQ(heard["runs"].size(), 6U);
@@ -333,7 +333,7 @@ TEST(Engine, StopsWhenToldTo) {
   EXPECT_FALSE(engine.step());
 }
 
-// Callbacks may add and cancel: a request cancelled by another's callback gets no token after that step.
+// Callbacks may add and cancel requests. A request that another callback cancels gets no token after that step.
 TEST(Engine, CallbacksMayCallIt) {
   const models::LanguageModel model(small_model(), 4);
   Engine engine(model, {.prompt_chunk = 4});
@@ -356,7 +356,7 @@ TEST(Engine, CallbacksMayCallIt) {
   EXPECT_EQ(later.events.size(), 2U);
 }
 
-// While a long prompt is read, the other requests get one token in each step.
+// While a long prompt is read, each step must still give every other request one token.
 TEST(Engine, ALongPromptDoesNotStopTheOthers) {
   const models::LanguageModel model(small_model(), 4);
   constexpr std::int64_t kTokens = 2000, kChunk = 4;

@@ -25,7 +25,7 @@ TEST(Generate, GreedyTakesTheLikeliestAfterAllBefore) {
   const auto tokenizer = tiny::bytes_tokenizer();
   std::vector<std::int32_t> ids = tokenizer->encode("head");
   std::vector<std::int32_t> expected;
-  // By definition: the whole sequence again for every token.
+  // Recomputes the whole sequence for every token.
   for (int i = 0; i < 20; ++i) {
     const at::NoGradGuard no_grad;
     models::Memory memory;
@@ -106,7 +106,7 @@ TEST(Generate, RefusesBadOptions) {
   EXPECT_THROW(generate(models::LanguageModel(other, 1), *tokenizer, "head", {}), UserError);
 }
 
-// How often each id is drawn in 4,000 draws.
+// Returns how often each id is drawn in 4,000 draws.
 std::map<std::int32_t, int> draws(const std::vector<float>& logits, const SampleOptions& options) {
   Random random(9);
   std::map<std::int32_t, int> count;
@@ -123,7 +123,7 @@ TEST(Sample, FollowsTheProbabilities) {
   EXPECT_NEAR(count[0], 400, 80);  // four standard deviations are 76
   EXPECT_NEAR(count[1], 1600, 124);
   EXPECT_NEAR(count[2], 800, 102);
-  count = draws(kLogits, {.temperature = 0.5});  // squares: 0.01, 0.16, 0.04, 0.09 of 0.3
+  count = draws(kLogits, {.temperature = 0.5});  // squared and normalised: 0.01, 0.16, 0.04 and 0.09, divided by 0.3
   EXPECT_NEAR(count[1], 2133, 126);
   EXPECT_NEAR(count[0], 133, 46);
 }
@@ -191,7 +191,7 @@ TEST(TextStream, SpellsSubwordsAsTheWholeTextDoes) {
   }
 }
 
-// A tokenizer that collapses spaces drops all of them in front of a text, but none after its first token.
+// A tokenizer that collapses spaces drops all spaces before a text, but none after the first token.
 TEST(TextStream, SpellsRepeatedSpacesAsTheWholeTextDoes) {
   const tiny::Folder folder;
   write_text_file(folder / "text.txt", tiny::text(20000));

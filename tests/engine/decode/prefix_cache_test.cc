@@ -47,15 +47,15 @@ TEST(PrefixCache, KeepsWhatWasUsedLast) {
   keep(b);
   EXPECT_EQ(known(a), 8);
   EXPECT_EQ(known({1, 1, 1, 1, 1, 9}), 4);
-  keep(c);  // 24 tokens: b was used longest ago
+  keep(c);  // 24 tokens are too many; b is the least recently used
   EXPECT_EQ(known(b), 0);
   EXPECT_EQ(known(a), 8);
   EXPECT_EQ(known(c), 8);
   EXPECT_EQ(cache.held(), 16);
-  keep({3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3});  // extends c, and so replaces it
+  keep({3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3});  // extends and replaces c
   EXPECT_EQ(cache.held(), 20);
   EXPECT_EQ(known(c), 8);
-  keep(Tokens(24, 4));  // more tokens than the cache holds
+  keep(Tokens(24, 4));  // more tokens than fit
   EXPECT_EQ(cache.held(), 20);
 }
 

@@ -1,4 +1,4 @@
-// The operations of formulas, and the sums of their gradients, on every instruction set of this CPU.
+// Tests the operations of formulas and their gradients with every instruction set of this CPU.
 #include "engine/kernels/cpu/attention/formula_steps.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using formula::Op;
 using testing::on_every_target;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// With zeros, signs, poles, halves of an integer, and magnitudes where exp() or a square overflows.
+// The values include zeros, both signs, poles, half-integers, and magnitudes where exp() or a square overflows.
 constexpr std::array<float, 32> kValues = {0.0F,   -0.0F,   1.0F,   -1.0F,   0.5F,  -0.5F,  1e-6F, -1e-6F,
                                            2.0F,   3.0F,    -3.0F,  7.0F,    12.5F, -12.5F, 88.0F, -88.0F,
                                            104.5F, -104.5F, 300.0F, -300.0F, 1e20F, -1e20F, 0.1F,  -0.1F,

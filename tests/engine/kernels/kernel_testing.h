@@ -1,4 +1,4 @@
-// Helpers of the kernels' tests: instruction sets, out-of-bounds checks.
+// Helpers for the kernels' tests: they select instruction sets and detect accesses out of bounds.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@
 
 namespace headroom::kernels::testing {
 
-// Runs `body` once with each instruction set alone enabled.
+// Runs `body` with each instruction set in turn, and no other enabled.
 template <class Body>
 void on_every_target(const Body& body) {
   std::int64_t left = hwy::SupportedTargets();
@@ -28,7 +28,7 @@ void on_every_target(const Body& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-// A copy with NaNs on both sides, to detect reads and writes out of bounds.
+// Returns a copy with NaNs on both sides, to detect reads and writes out of bounds.
 inline at::Tensor guarded(const at::Tensor& values) {
   const at::Tensor wide = at::full({values.numel() + 32}, std::numeric_limits<float>::quiet_NaN());
   wide.narrow(0, 16, values.numel()).copy_(values);
@@ -45,7 +45,7 @@ inline void expect_guard_untouched(const at::Tensor& wide, const char* what) {
   EXPECT_TRUE(wide.narrow(0, 16 + n, 16).isnan().all().item<bool>()) << what;
 }
 
-// Sizes around the SIMD widths.
+// The sizes are near multiples of the SIMD widths.
 inline const std::vector<std::int64_t> kSizes = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 67, 130};
 
 }  // namespace headroom::kernels::testing

@@ -1,4 +1,4 @@
-// Matrix multiplications, transposition and conversions on every instruction set of this CPU.
+// Tests matrix multiplication, transposition and conversion with every instruction set of this CPU.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ TEST(TileProduct, EqualsTheLibraryProduct) {
             const at::Tensor beyond = c.select(1, n).clone();
             tile_product({m, n, k, k + 3, n + 2, n + 1, add}, a.const_data_ptr<float>(), b.const_data_ptr<float>(),
                          c.mutable_data_ptr<float>());
-            // Sums of k + 1 products of size ~1.
+            // Each element sums k + 1 products of size ~1.
             EXPECT_LE((c.narrow(1, 0, n) - expected).abs().max().item<double>(), 1e-6 * static_cast<double>(k + 3));
             EXPECT_TRUE(at::equal(c.select(1, n), beyond)) << "column beyond was written";
           }
@@ -38,7 +38,7 @@ TEST(TileProduct, EqualsTheLibraryProduct) {
   tile_product_done();
 }
 
-// Filled with NaN, to detect elements that are not written.
+// Returns NaNs, to detect elements that are not written.
 std::vector<BFloat16> nan_filled(std::int64_t n) {
   return std::vector<BFloat16>(static_cast<std::size_t>(n), BFloat16(std::numeric_limits<float>::quiet_NaN()));
 }
@@ -125,7 +125,7 @@ TEST(TileProduct, SumsOfNothingAreZero) {
   }
 }
 
-// Expects the error of sums of n products of size ~1; in bfloat16 the sums are also rounded to 8 bits.
+// Expects the error of sums of n products of size ~1. In bfloat16, the sums are also rounded to 8 bits.
 void expect_sums(const at::Tensor& got, const at::Tensor& exact, std::int64_t n, const std::string& what) {
   const double rounding = got.scalar_type() == at::kBFloat16 ? exact.abs().max().item<double>() / 256 : 0.0;
   EXPECT_LE((got.to(at::kDouble) - exact).abs().max().item<double>(), 1e-6 * static_cast<double>(n + 3) + rounding)
@@ -167,15 +167,15 @@ TEST(Gemv, EqualsTheLibraryProductAndIsBatchInvariant) {
   });
 }
 
-// Expects errors within the bound of sums of n exact products with two roundings per pair: |error| is at most
-// (n + 5) 2^-24 sum_i |x_i w_i|, since adding the 16 lanes takes four more.
+// Expects errors within the bound for sums of n exact products with two roundings per pair. |error| is at most (n + 5)
+// 2^-24 sum_i |x_i w_i|, because adding the 16 lanes takes four more roundings.
 void expect_bfloat16_sums(const at::Tensor& got, const at::Tensor& x, const at::Tensor& w, const std::string& what) {
   const at::Tensor wide_x = x.to(at::kDouble), wide_w = w.to(at::kDouble);
   const at::Tensor bound = wide_x.abs().mm(wide_w.abs()) * std::ldexp(static_cast<double>(x.size(1) + 5), -24);
   EXPECT_TRUE((got.to(at::kDouble) - wide_x.mm(wide_w)).abs().le(bound).all().item<bool>()) << what;
 }
 
-// `most` vectors of n elements against n x m, alone and in batches of every size.
+// Multiplies `most` vectors of n elements by an n x m matrix, alone and in batches of every size.
 void expect_bfloat16_gemv(std::int64_t most, std::int64_t n, std::int64_t m) {
   at::Tensor x = at::full({most, n + 3}, NAN, at::kBFloat16), w = at::full({n + 1, m + 3}, NAN, at::kBFloat16),
              turned = at::full({m + 1, n + 5}, NAN, at::kBFloat16);
@@ -236,7 +236,7 @@ TEST(Transpose, SwapsRowsAndColumns) {
   });
 }
 
-// Every kind of float32: ties, subnormal numbers, overflow to infinity, NaN.
+// The bits cover every kind of float32: ties, subnormal numbers, overflow to infinity, NaN.
 TEST(Bfloat16, RoundsToNearestEvenAndWidensExactly) {
   at::manual_seed(11);
   on_every_target([] {

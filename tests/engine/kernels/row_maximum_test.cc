@@ -1,4 +1,4 @@
-// The first greatest element, on every instruction set of this CPU.
+// Tests that the first of several maxima is found, with every instruction set of this CPU.
 #include "engine/kernels/cpu/row_maximum.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@ TEST(RowMaximum, IsTheFirstOfTheGreatest) {
     for (const std::int64_t n : testing::kSizes) {
       for (std::int64_t place = 0; place < n; ++place) {
         std::vector<float> row(static_cast<std::size_t>(n), -3.0F);
-        row[static_cast<std::size_t>(place)] = row.back() = -2.0F;  // a tie with the last
+        row[static_cast<std::size_t>(place)] = row.back() = -2.0F;  // ties with the last element
         const RowMaximum found = row_maximum(row.data(), n);
         EXPECT_TRUE(found.finite);
         EXPECT_EQ(found.index, place) << n;

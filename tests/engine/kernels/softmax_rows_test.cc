@@ -1,4 +1,4 @@
-// Softmax and cross-entropy rows on every instruction set of this CPU.
+// Tests softmax and cross-entropy rows with every instruction set of this CPU.
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@ using testing::inner;
 using testing::kSizes;
 using testing::on_every_target;
 
-// with_terms: with position scores and a bias.
+// `with_terms` adds position scores and a bias.
 void expect_softmax(std::int64_t n, float scale, bool with_terms) {
   const std::int64_t low = n / 5, high = n - n / 7;
   const at::Tensor s = at::randn({n}), d_p = at::randn({n});
@@ -60,7 +60,7 @@ TEST(SoftmaxRows, ForwardAndBackwardMatchTheirFormulas) {
   });
 }
 
-// The polynomial's own error is at most 0.05 ulp; with intermediate roundings it is 1.3 ulp.
+// The polynomial alone has an error of at most 0.05 ulp. Intermediate roundings increase the error to 1.3 ulp.
 TEST(SoftmaxRows, ExponentialsAreAccurateToTwoUlp) {
   on_every_target([] {
     const at::Tensor x = at::arange(-87.0, -1.0, 1.0 / 1024, at::kFloat).add_(at::rand({1}));
@@ -76,8 +76,8 @@ TEST(SoftmaxRows, ExponentialsAreAccurateToTwoUlp) {
   });
 }
 
-// The spacing of floats at this size is 2^26 and more, so that a rounding error in score * scale exceeds the range of
-// exp(). Weights must stay in [0, 1].
+// Floats of this size are at least 2^26 apart, so a rounding error in score * scale exceeds the range of exp(). Weights
+// must stay in [0, 1].
 TEST(SoftmaxRows, HugeScoresHaveWeightsBetweenZeroAndOne) {
   at::manual_seed(2);
   on_every_target([] {

@@ -28,7 +28,7 @@ struct Half {
     parameters.at("attention.w_o").zero_();
   }
 
-  // The MLP's output.
+  // Returns the MLP's output.
   at::Tensor added(const at::Tensor& h, bool training) const {
     const nn::Context context{.training = training, .random = nn::Randomness{.seed = 3, .rows = kRows}};
     const at::NoGradGuard no_grad;
@@ -36,7 +36,7 @@ struct Half {
   }
 };
 
-// Each element of the output is 0 or doubled, unless hidden dropout changed it.
+// Without hidden dropout, each output element is either 0 or doubled.
 TEST(Block, TheMlpsHiddenLayerHasSeparateDropout) {
   const at::Tensor h =
       at::randn({kRows, kTokens, kWidth}, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{2}), at::kDouble);
@@ -48,11 +48,11 @@ TEST(Block, TheMlpsHiddenLayerHasSeparateDropout) {
   };
   EXPECT_EQ(doubled_or_dropped(Half(0.0)), 1.0);
   EXPECT_LT(doubled_or_dropped(Half(0.5)), 0.7);
-  EXPECT_TRUE(Half(-1.0).added(h, true).equal(Half(0.5).added(h, true)));  // not given: model.dropout
+  EXPECT_TRUE(Half(-1.0).added(h, true).equal(Half(0.5).added(h, true)));  // unset: model.dropout
   EXPECT_FALSE(Half(0.1).added(h, true).equal(Half(0.5).added(h, true)));
 }
 
-// The outputs of both halves are normalised: attention's stays 0, the MLP's has mean 0 and variance 1.
+// Both outputs are normalised: attention's stays 0, and the MLP's has mean 0 and variance 1.
 TEST(Block, OutputNormsComeBeforeTheAddition) {
   const at::Tensor h =
       at::randn({kRows, kTokens, kWidth}, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{2}), at::kDouble);

@@ -1,4 +1,4 @@
-// Cached weights give the same results as weights cast for every token, bit for bit.
+// Tests that cached weights give bit-identical results to weights that are cast for every token.
 #include <gtest/gtest.h>
 
 #include "headroom/config/attention/routing_options.h"

@@ -1,4 +1,4 @@
-// Batched decoding is batch-invariant while rows come and go.
+// Tests that batched decoding is batch-invariant while rows join and leave the batch.
 #include "headroom/models/decoding.h"
 
 #include <gtest/gtest.h>
@@ -25,14 +25,14 @@ Tokens random_tokens(std::int64_t n, std::int64_t vocabulary) {
   return {drawn.const_data_ptr<std::int64_t>(), drawn.const_data_ptr<std::int64_t>() + n};
 }
 
-// A sequence, and the number of its tokens that each call reads.
+// Tokens, and the number of tokens that each call reads.
 struct Sequence {
   Tokens tokens;
   std::vector<std::int64_t> pieces;
-  std::int64_t joins = 0;  // at this call of the others
+  std::int64_t joins = 0;  // index of the call at which the sequence joins the batch
 };
 
-// The logits [V] after each piece of `sequences`, decoded together; the order of rows changes with every call.
+// Decodes `sequences` together and returns the logits [V] after each piece. The order of rows changes with every call.
 std::vector<std::vector<at::Tensor>> decode_all(const LanguageModel& model, const std::vector<Sequence>& sequences,
                                                 const nn::Context& context) {
   std::vector<DecodeState> states(sequences.size(), model.start_decoding());
@@ -69,7 +69,7 @@ std::vector<std::vector<at::Tensor>> decode_all(const LanguageModel& model, cons
   }
 }
 
-// Sequences that differ in length, start and end; some calls read several tokens, and chunks fill up.
+// Returns sequences that differ in length, start and end. Some calls read several tokens, and chunks fill up.
 std::vector<Sequence> company(std::int64_t count, std::int64_t vocabulary) {
   std::vector<Sequence> all;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -85,7 +85,7 @@ std::vector<Sequence> company(std::int64_t count, std::int64_t vocabulary) {
   return all;
 }
 
-// Wider than a vector register, and not a multiple of it.
+// The widths exceed a vector register and are not multiples of it.
 config::ModelOptions wider(config::ModelOptions o) {
   o.vocabulary_size = 301;
   o.d_model = 132;
@@ -125,7 +125,7 @@ TEST(Decoding, ASequenceEqualsItsResultAloneBitForBit) {
   }
 }
 
-// In a split-invariant context, rows of one length are read together; the others by themselves.
+// In a split-invariant context, rows of equal length are read together and the others alone.
 TEST(Decoding, TextsReadTogetherEqualTheirResultAloneBitForBit) {
   for (auto [name, options] : testing::language_models()) {
     options = wider(options);
@@ -142,12 +142,12 @@ TEST(Decoding, TextsReadTogetherEqualTheirResultAloneBitForBit) {
       for (std::size_t i = 0; i < kRows; ++i) {
         texts.push_back(random_tokens(40, options.vocabulary_size));
         read.push_back(i % 2);
-        if (i % 2 == 1) {  // so that positions differ
+        if (i % 2 == 1) {  // so positions differ
           model.read(DecodeRow{&together[i], std::span(texts[i]).first(1)}, context);
           model.read(DecodeRow{&alone[i], std::span(texts[i]).first(1)}, context);
         }
       }
-      for (const std::size_t n : {7U, 7U, 1U, 11U}) {  // past the end of a chunk
+      for (const std::size_t n : {7U, 7U, 1U, 11U}) {  // crosses the end of a chunk
         std::vector<DecodeRow> rows;
         for (std::size_t i = 0; i < kRows; ++i) {
           rows.push_back({&together[i], std::span(texts[i]).subspan(read[i], n)});
@@ -164,8 +164,8 @@ TEST(Decoding, TextsReadTogetherEqualTheirResultAloneBitForBit) {
   }
 }
 
-// rewind() restores the state after shorter pieces or changes nothing; decode_each() equals decode() token by token;
-// read() equals decode().
+// rewind() either restores the state before the last piece or changes nothing. decode_each() and read() must equal
+// decode().
 TEST(Decoding, TruncationUndoesReading) {
   for (const auto& [name, options] : testing::language_models()) {
     const LanguageModel model(options, 3);

@@ -75,7 +75,7 @@ TEST(EncoderDecoder, DecodingStepByStepEqualsTheFullPass) {
   }
 }
 
-// Rows may be reordered, repeated and removed.
+// Rows may be reordered, repeated and removed between calls.
 TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
   const at::NoGradGuard no_grad;
   auto all = kinds();
@@ -106,7 +106,7 @@ TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
   }
 }
 
-// Sources of different lengths, one of them with a longer target: bit for bit the same as each alone.
+// Sources and targets of different lengths must give the same bits in a batch as alone.
 TEST(EncoderDecoder, ATranslationEqualsItsResultAlone) {
   for (auto [name, options] : kinds()) {
     options.d_model = 132;
@@ -189,7 +189,7 @@ TEST(EncoderDecoder, SmoothingHasTheGradientOfTheWholeSum) {
 
 TEST(EncoderDecoder, AllThreeAttentionsOfRoutedHeadsAreBalanced) {
   ModelOptions options = kinds()[1].second;
-  options.initialisation = config::Initialisation::glorot;  // MoA's routers start uniform
+  options.initialisation = config::Initialisation::glorot;  // makes MoA's routers uniform
   const EncoderDecoder model(options, 3, at::kDouble);
   at::manual_seed(6);
   std::map<std::string, at::Tensor> losses;
@@ -198,7 +198,7 @@ TEST(EncoderDecoder, AllThreeAttentionsOfRoutedHeadsAreBalanced) {
   const SequencePair pair{
       .source = random_tokens(2, 7), .target = random_tokens(2, 8), .valid_target = first_of(8, {8, 5})};
   model.loss(pair, random_tokens(2, 8), 0.0, context);
-  // Routers start uniform, so each router's loss is 1: two encoder layers, and two routers in three decoder layers.
+  // Uniform routers have a loss of 1 each: two in the encoder layers, and two in each of three decoder layers.
   EXPECT_NEAR(losses.at("switch").item<double>(), 8.0, 1e-12);
   ASSERT_EQ(usage.size(), 8U);
   EXPECT_EQ(usage.at("encoder.layer1.attention.select").sum().item<std::int64_t>(), 2 * 14);
@@ -236,7 +236,7 @@ TEST(EncoderDecoder, SoftPriorsCountTokensOfBothSequencesOnly) {
     const auto expected = priors_after(alone), got = priors_after(padded);
     ASSERT_EQ(expected.size(), 2U + 2U * 3U);
     for (const auto& [name, value] : expected) {
-      EXPECT_LE(relative_error(got.at(name), value), 1e-6) << name;  // the mean's epsilon
+      EXPECT_LE(relative_error(got.at(name), value), 1e-6) << name;  // the mean has an epsilon
       EXPECT_GT((value - 0.5).abs().max().item<double>(), 1e-6) << name;
     }
   }

@@ -1,4 +1,4 @@
-// Initialisation of models around and inside their layers.
+// Tests the initialisation of whole models.
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
@@ -49,7 +49,7 @@ TEST(Initialisation, LanguageModels) {
   expect_start("norm_f.bias", p.at("norm_f.bias"), constant(0));
 }
 
-// A composed model has the same initial values as the dense one in its layers, MLP, embedding and head.
+// A composed model must have the same initial layers, MLP, embedding and head as a dense one.
 TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
   const double in = std::sqrt(2.0 / (3 * kWidth));
   for (const auto composition : {"none", "dynamic"}) {
@@ -73,7 +73,7 @@ TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
   }
 }
 
-// Transformer-MGK's Long Range Arena: PyTorch's initialisation with smaller embeddings.
+// Transformer-MGK's Long Range Arena models have PyTorch's initialisation with smaller embeddings.
 TEST(Initialisation, EmbeddingsMayHaveTheirOwnDeviation) {
   config::ModelOptions o = small(config::ModelKind::classifier);
   o.attention.position = "learned";
@@ -87,7 +87,7 @@ TEST(Initialisation, EmbeddingsMayHaveTheirOwnDeviation) {
   expect_start("w_q", model.parameters().at("layer0.attention.w_q"), uniform(fan(kWidth)));
 }
 
-// GPT-NeoX's "small" and "wang", which Pythia uses.
+// Pythia uses the initialisations that GPT-NeoX calls "small" and "wang".
 TEST(Initialisation, PythiaStartsItsOutputsSmaller) {
   config::ModelOptions o = small();
   o.initialisation = config::Initialisation::pythia;

@@ -80,7 +80,7 @@ TEST(LanguageModel, AFullContextWithoutMemorySlides) {
   std::vector<DecodeState> state(1, model.start_decoding());
   const at::Tensor after_nine = decode(model, tokens, state);
   Memory none;
-  // The ninth token continues the last half of the full context.
+  // The ninth token continues after the second half of the full context.
   const at::Tensor expected = model.logits(tokens.narrow(1, 4, 5), none, {}).select(1, 4);
   EXPECT_LE(relative_error(after_nine, expected), 1e-12);
 }
@@ -99,8 +99,8 @@ TEST(LanguageModel, MemoryReachesExactlyOneChunkBack) {
     }
     return logits;
   };
-  EXPECT_LE(relative_error(last(0), last(1)), 1e-14);  // one layer sees one chunk back
-  EXPECT_GE(relative_error(last(1), last(2)), 1e-6);   // and does see it
+  EXPECT_LE(relative_error(last(0), last(1)), 1e-14);  // one layer attends only one chunk back
+  EXPECT_GE(relative_error(last(1), last(2)), 1e-6);   // the layer does attend one chunk back
 }
 
 TEST(LanguageModel, ASeedFixesEveryParameter) {
@@ -121,7 +121,7 @@ TEST(LanguageModel, Bfloat16MatmulsStayCloseToFloat32) {
     Memory a, b;
     const nn::Context half{.compute_dtype = at::kBFloat16};
     const Loss exact = model.loss(tokens, a, {}), rounded = model.loss(tokens, b, half);
-    // Logits of about 1 after two layers in bf16 (8 bits): a few times 2^-8.
+    // The logits are about 1 after two bfloat16 layers (8 bits), so their error is a few times 2^-8.
     EXPECT_NEAR(rounded.cross_entropy.item<float>(), exact.cross_entropy.item<float>(), 0.05) << name;
     rounded.total().backward();
     for (const nn::Parameter& p : model.parameters().all()) {

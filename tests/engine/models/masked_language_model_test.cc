@@ -44,7 +44,7 @@ TEST(MaskedLanguageModel, PaddingAndOtherRowsDoNotChangeTheResult) {
     valid[0].narrow(0, 5, 3).fill_(false);
     const at::Tensor alone = model.logits(tokens, {}, {})[0], beside = model.logits(padded, valid, {})[0];
     EXPECT_LE(relative_error(beside.narrow(0, 0, 5), alone), 1e-12) << name;
-    // Later tokens are visible.
+    // The first token's logits depend on later tokens.
     tokens[0][4] = (tokens[0][4] + 1) % 23;
     EXPECT_GT(relative_error(model.logits(tokens, {}, {})[0][0], alone[0]), 1e-6) << name;
   }
@@ -67,7 +67,7 @@ TEST(MaskedLanguageModel, LossCountsOnlyHiddenPositions) {
     const bool balances = name == "moa" || name == "switchall";
     ASSERT_EQ(loss.regulariser.defined(), balances) << name;
     loss.total().backward();
-    // A bias that all keys share cancels in the softmax.
+    // A bias that all keys share cancels in the softmax, so b_k has no gradient.
     testing::expect_gradients(model.parameters(), name, {"b_k"});
     const Loss nothing = model.loss(tokens, valid, at::full({3, 8}, -1, at::kLong), {});
     EXPECT_EQ(nothing.cross_entropy.item<double>(), 0.0) << name;
@@ -76,7 +76,7 @@ TEST(MaskedLanguageModel, LossCountsOnlyHiddenPositions) {
 
 TEST(MaskedLanguageModel, BalanceLossesCarryTheirCoefficients) {
   ModelOptions options = kinds()[1].second;
-  options.initialisation = config::Initialisation::glorot;  // MoA's routers start uniform
+  options.initialisation = config::Initialisation::glorot;  // makes MoA's routers uniform
   options.attention.of<config::RoutedHeadOptions>().switch_coefficient = 0.5;
   options.attention.of<config::RoutedHeadOptions>().z_coefficient = 0.25;
   const MaskedLanguageModel model(options, 3, at::kDouble);
@@ -88,7 +88,7 @@ TEST(MaskedLanguageModel, BalanceLossesCarryTheirCoefficients) {
   ASSERT_EQ(losses.size(), 2U);
   EXPECT_NEAR(loss.regulariser.item<double>(),
               0.5 * losses.at("switch").item<double>() + 0.25 * losses.at("z").item<double>(), 1e-14);
-  // Routers start uniform: E sum_e (1/E) F_e = 1 for each layer, and logsumexp of E zeros.
+  // Routers start uniform: each layer has the loss E sum_e (1/E) F_e = 1, and logsumexp is of E zeros.
   EXPECT_NEAR(losses.at("switch").item<double>(), 2.0, 1e-12);
   EXPECT_NEAR(losses.at("z").item<double>(), 2.0 * std::pow(std::log(4.0), 2), 1e-12);
 }

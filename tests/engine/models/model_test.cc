@@ -11,7 +11,7 @@
 namespace headroom::models {
 namespace model_test {
 
-// A small model of every kind.
+// Returns a small model of the given kind.
 config::ModelOptions small(config::ModelKind kind) {
   config::ModelOptions o =
       tiny::model({.vocabulary = 23, .d_model = 16, .context_length = 9, .d_head = 8, .d_hidden = 24});
@@ -40,7 +40,7 @@ TEST_P(EveryKind, TrainsThroughTheCommonInterface) {
   EXPECT_EQ(batch.targets.size(), 4U);
   Memory memory;
   const Loss loss = model->loss(batch, memory, {});
-  // Random targets: about log of the number of classes, exactly that if the head is initialised to 0.
+  // With random targets, the loss is near log(classes); if the head is initialised to 0, it is equal.
   const double choices = static_cast<double>(options.has_classes() ? options.n_classes : options.vocabulary_size);
   EXPECT_NEAR(loss.cross_entropy.item<double>(), std::log(choices), 1.0);
   EXPECT_TRUE(memory.layers.empty());

@@ -1,4 +1,4 @@
-// Observed values of whole models, for full passes and decoding.
+// Tests the observed values of whole models, in full passes and in decoding.
 #include "headroom/nn/observer.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace observer_test {
 
 using Values = std::map<std::string, std::vector<at::Tensor>>;
 
-// Every value, in order.
+// Records every value, in order.
 struct Everything : nn::Observer {
   Values values;
   bool wants(std::string_view) const override { return true; }
@@ -31,17 +31,17 @@ config::ModelOptions with_everything(config::ModelKind kind) {
   return o;
 }
 
-bool per_token(const std::string& name) {  // [B T, ...] of the call's tokens
+bool per_token(const std::string& name) {  // shape [B T, ...] of the call's tokens
   return name.find(".select") != std::string::npos;
 }
 
-// Values of decoding, concatenated, equal those of the full pass. Values of pairs and key maps cover the keys read so
-// far, so only the last query's are compared.
+// Expects that the values of decoding steps join to the values of the full pass. Pair values and key maps only cover
+// the keys read so far, so only the last query's values are compared.
 void expect_same(const std::string& name, const std::vector<at::Tensor>& whole, const std::vector<at::Tensor>& steps,
                  std::int64_t n_tokens) {
   ASSERT_EQ(whole.size(), 1U) << name;
   const at::Tensor all = whole[0];
-  if (steps.size() == 1 && steps[0].sizes() == all.sizes()) {  // of a source
+  if (steps.size() == 1 && steps[0].sizes() == all.sizes()) {  // a value of the source sequence
     EXPECT_TRUE(at::allclose(all, steps[0], 1e-4, 1e-5)) << name;
     return;
   }
@@ -100,7 +100,7 @@ TEST(ObservedModels, AnEncoderDecoderDecodesUnderTheNamesOfItsFullPass) {
   ASSERT_TRUE(whole.values.contains("decoder.layer1.cross.probs"));
   ASSERT_EQ(whole.values.size(), steps.values.size());
   for (const auto& [name, values] : whole.values) {
-    if (name.find("cross.key_") == std::string::npos) {  // of a source that is read again
+    if (name.find("cross.key_") == std::string::npos) {  // the source is read again
       expect_same(name, values, steps.values[name], target.size(1));
     }
   }

@@ -1,4 +1,4 @@
-// Padding changes no loss, no usage count and no prior, for every part of attention and for MLPs of experts.
+// Tests that padding does not change losses, usage counts or priors, for every attention part and for expert MLPs.
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ config::ModelOptions options_of(config::ModelKind kind) {
   return m;
 }
 
-// Sets the coefficients of all balance losses of the projection, and lets batches update the priors of mixtures.
+// Sets all balance losses of the projection, and lets batches update the priors of mixtures.
 void set_sums(config::AttentionOptions& a) {
   auto& routed = a.of<config::RoutedHeadOptions>();
   if (a.projection == "routed_heads" || a.projection == "routed_queries") {
@@ -61,7 +61,7 @@ testing::Models models_of_kind(config::ModelKind kind) {
   return all;
 }
 
-// [N, width] tokens from 1, and `fill` after each row's length.
+// Returns tokens [N, width] with ids from 1, and `fill` after each row's length.
 at::Tensor rows(std::int64_t width, std::uint64_t seed, std::int64_t fill) {
   const at::Tensor ids = random_ids(kVocabulary - 1, {std::ssize(kLengths), 13}, seed).narrow(1, 0, width) + 1;
   return ids.masked_fill(at::arange(width).ge(at::tensor(kLengths).unsqueeze(1)), fill);

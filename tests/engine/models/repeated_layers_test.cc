@@ -1,4 +1,4 @@
-// MoEUT: layers that are repeated (n_groups), and norms around comparisons and routing only (norm_position "peri").
+// Tests MoEUT: repeated layers (n_groups), and norms only before attention scores and routing (norm_position "peri").
 #include <gtest/gtest.h>
 
 #include "engine/models/block.h"
@@ -23,7 +23,7 @@ config::ModelOptions options(std::int64_t n_groups) {
   return o;
 }
 
-// The name of a parameter in the model of two groups: "layer3.norm_1.scale" is "layer1.norm_1.scale".
+// Returns the parameter's name in the model of two groups: "layer1.norm_1.scale" for "layer3.norm_1.scale".
 std::string grouped_name(std::string name) {
   if (name.starts_with("layer")) {
     name[5] = static_cast<char>('0' + (name[5] - '0') % 2);
@@ -31,7 +31,7 @@ std::string grouped_name(std::string name) {
   return name;
 }
 
-// A model of four layers whose layers 2 and 3 have copies of the parameters of layers 0 and 1.
+// Copies the parameters of layers 0 and 1 to layers 2 and 3 as well.
 template <class Built>
 void copy_groups(const Built& grouped, const Built& unrolled) {
   const at::NoGradGuard no_grad;
@@ -74,7 +74,7 @@ TEST(RepeatedLayers, AreTheLayersWrittenOutWithAllGradients) {
   }
 }
 
-// Values are projected from another input than keys; what cannot do that is refused when a config is read.
+// Values are projected from another input than keys. Configs refuse projections that do not support this.
 TEST(RepeatedLayers, HaveAnyProjectionThatIsNotRefused) {
   std::int64_t n_run = 0;
   for (const testing::Choice& projection : testing::projections()) {
@@ -125,7 +125,7 @@ TEST(RepeatedLayers, OfAnEncoder) {
   EXPECT_LE(relative_error(grouped.class_logits(batch, {}), unrolled.class_logits(batch, {})), 1e-14);
 }
 
-// h = x + attention(queries, keys and routing of norm_1(x), values of x);  y = h + mlp(h, routed by norm_2(h)).
+// h = x + attention(queries, keys and routing from norm_1(x), values from x); y = h + mlp(h, routing from norm_2(h)).
 TEST(PeriNorm, NormalisesQueriesKeysAndRouting) {
   const at::NoGradGuard no_grad;
   const config::ModelOptions o = testing::moeut();
@@ -142,7 +142,7 @@ TEST(PeriNorm, NormalisesQueriesKeysAndRouting) {
     return at::layer_norm(h, {o.d_model}, parameters.at(std::string(name) + ".scale"),
                           parameters.at(std::string(name) + ".bias"), o.norm_epsilon);
   };
-  const auto gates = [](const at::Tensor& score, std::int64_t k) {  // [.., E], 0 for other experts
+  const auto gates = [](const at::Tensor& score, std::int64_t k) {  // [.., E]; other experts have gate 0
     const auto [top, index] = score.topk(k, -1);
     return at::zeros_like(score).scatter(-1, index, top.sigmoid());
   };
@@ -170,7 +170,7 @@ TEST(PeriNorm, NormalisesQueriesKeysAndRouting) {
   EXPECT_LE(relative_error(block({.h = x, .memory = memory}, {}), expected), 1e-12);
 }
 
-// The negative entropy of the mean routing of each head, a mean over heads, for values and for outputs.
+// The loss is the negative entropy of each head's mean routing, averaged over heads, for values and for outputs.
 TEST(PeriNorm, BalancesTheRoutingOfExpertHeads) {
   const at::NoGradGuard no_grad;
   const config::ModelOptions o = testing::moeut();

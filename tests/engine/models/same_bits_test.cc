@@ -1,5 +1,5 @@
-// A text has the same bits in any batch and in any pieces, for every part and every pair of parts, in sizes that are
-// not whole SIMD vectors.
+// Tests that a text has the same bits in any batch and in any pieces, for every pair of attention parts, in sizes that
+// are not multiples of a SIMD vector.
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ config::ModelOptions odd_model(std::int64_t d_head) {
   return m;
 }
 
-// Every pair of settings of two parts, and every kind of MLP.
+// Returns models with every pair of settings from two parts, and with every kind of MLP.
 testing::Models odd_models() {
   testing::Models all;
   const std::vector<testing::Choice> axes[] = {testing::projections(), testing::scores(),       testing::compositions(),
@@ -37,7 +37,7 @@ testing::Models odd_models() {
     for (std::size_t b = a + 1; b < std::size(axes); ++b) {
       for (const testing::Choice& first : axes[a]) {
         for (const testing::Choice& second : axes[b]) {
-          for (const std::int64_t d_head : {13, 14, 16}) {  // some parts need an even number, or a multiple of four
+          for (const std::int64_t d_head : {13, 14, 16}) {  // some parts need an even d_head, or a multiple of 4
             config::ModelOptions m = odd_model(d_head);
             first.set(m);
             second.set(m);
@@ -78,13 +78,13 @@ testing::Models odd_models() {
   return all;
 }
 
-// Returns the logits of the texts [N, T] as `evaluate` computes them, [N, T, V].
+// Returns the logits [N, T, V] of the texts [N, T], as `evaluate` computes them.
 at::Tensor read(const LanguageModel& model, const at::Tensor& texts) {
   Memory memory;
   return model.logits(texts, memory, {.split_invariant = true});
 }
 
-// Returns the logits [N, V] after each of the last two tokens, which are decoded one by one.
+// Decodes the last two tokens one by one, and returns the logits [N, V] after each.
 std::vector<at::Tensor> decoded(const LanguageModel& model, const at::Tensor& texts) {
   std::vector<DecodeState> states(static_cast<std::size_t>(texts.size(0)), model.start_decoding());
   std::vector<at::Tensor> all;
@@ -96,14 +96,14 @@ std::vector<at::Tensor> decoded(const LanguageModel& model, const at::Tensor& te
   return {all.begin() + 1, all.end()};
 }
 
-// Whether sums over keys begin with the first key of the cache, which a window moves, or are carried from chunk to
-// chunk.
+// Returns whether sums over keys depend on the pieces: a window moves their first key, or a state carries them from
+// chunk to chunk.
 bool depends_on_pieces(const config::AttentionOptions& a) {
   return a.score == "linear" || a.score->is_recurrent() ||
          (a.window > 0 && (a.score == "sigmoid" || a.position == "forgetting"));
 }
 
-// Returns the logits [T, V] of one text that is read in two pieces.
+// Reads one text in two pieces and returns the logits [T, V].
 at::Tensor in_pieces(const LanguageModel& model, const at::Tensor& text) {
   const std::int64_t* tokens = text.const_data_ptr<std::int64_t>();
   DecodeState state = model.start_decoding();
@@ -126,11 +126,11 @@ TEST(SameBits, InBatchesOfAnySize) {
     if (!depends_on_pieces(options.attention)) {
       EXPECT_TRUE(in_pieces(model, texts[5]).equal(whole[5])) << name << ": 2 pieces";
     }
-    if (!options.attention.score->is_recurrent()) {  // what follows a text, padding for example, does not affect it
+    if (!options.attention.score->is_recurrent()) {  // later tokens, such as padding, have no effect
       EXPECT_TRUE(read(model, texts.narrow(1, 0, 20)).equal(whole.narrow(1, 0, 20))) << name << ": 20 tokens";
     }
     for (const std::int64_t n : {1, 2, 3}) {
-      const std::int64_t begin = n == 1 ? kMost - 1 : n;  // another place in the batch
+      const std::int64_t begin = n == 1 ? kMost - 1 : n;  // another row of the batch
       EXPECT_TRUE(read(model, texts.narrow(0, begin, n)).equal(whole.narrow(0, begin, n)))
           << name << ": " << n << " texts";
       const std::vector<at::Tensor> some = decoded(model, texts.narrow(0, begin, n));

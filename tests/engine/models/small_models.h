@@ -1,4 +1,4 @@
-// Small models, and helpers for their decoding and gradients.
+// Small models, and helpers that decode them and check their gradients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ inline config::ModelOptions three_experts() {
   return o;
 }
 
-// A change of a model: its name, keys of model.attention, and other keys of model: "position=rope window=3",
-// "n_layers=3 mlp.kind=gated".
+// A named change of a model: keys of model.attention, such as "position=rope window=3", and other keys of model, such
+// as "n_layers=3 mlp.kind=gated".
 struct Change {
   std::string name, attention, rest = {};
 };
@@ -31,7 +31,7 @@ struct Change {
 inline config::ModelOptions changed(const config::ModelOptions& model, const Change& change) {
   config::Config config;
   config.model = model;
-  config.given["model.attention.top_k"] = change.name;  // must not be derived
+  config.given["model.attention.top_k"] = change.name;  // top_k must not be derived
   for (const auto& [table, keys] :
        {std::pair("model.attention.", change.attention), std::pair("model.", change.rest)}) {
     std::istringstream stream(keys);
@@ -52,7 +52,7 @@ inline Models models_of(const config::ModelOptions& model, const std::vector<Cha
   return all;
 }
 
-// Two SwitchAll layers that are each two layers, with norms of keys, queries and routing alone.
+// Returns two SwitchAll layers that are each used twice, with norms only before attention scores and routing.
 inline config::ModelOptions moeut(const std::string& more = "") {
   return changed(
       three_experts(),
@@ -60,7 +60,7 @@ inline config::ModelOptions moeut(const std::string& more = "") {
        "n_layers=4 n_groups=2 norm_position=peri scaled_embeddings=true mlp.kind=experts mlp.activation=relu " + more});
 }
 
-// Language models that differ in their decoding state and in where chunks end.
+// Returns language models that differ in their decoding state and in the place where chunks end.
 inline Models language_models() {
   const std::string xl = "memory_length=8", latent = "projection=latent kv_rank=5 q_rank=6 d_rotary=2 d_value=3 ";
   Models all = models_of(
@@ -114,8 +114,8 @@ inline Models language_models() {
   return all;
 }
 
-// Expects a finite gradient of every parameter that is not 0, except for parameters whose last name is in
-// `may_be_zero`.
+// Expects that every parameter has a finite gradient that is not 0. Parameters whose last name is in `may_be_zero` may
+// have the gradient 0.
 inline void expect_gradients(const nn::Parameters& parameters, const std::string& model,
                              const std::set<std::string>& may_be_zero = {}) {
   for (const nn::Parameter& p : parameters.all()) {
@@ -128,7 +128,7 @@ inline void expect_gradients(const nn::Parameters& parameters, const std::string
   }
 }
 
-// The logits [N, V] after tokens [N, n].
+// Decodes tokens [N, n] and returns the logits [N, V] after the last.
 template <class Model>
 at::Tensor decode(const Model& model, const at::Tensor& tokens, std::vector<models::DecodeState>& states,
                   const nn::Context& context = {}) {

@@ -1,4 +1,4 @@
-// Splitting a batch does not change the result: random numbers depend on the position, buffers are updated once.
+// Tests that dividing a batch does not change the result: random numbers depend only on the position.
 #include <gtest/gtest.h>
 
 #include "engine/ops/gradients.h"
@@ -24,7 +24,7 @@ testing::Models kinds() {
       with_all_noise(),
       {{"dropout", ""},
        {"expert dropout", experts, relu},
-       // Without the entropy loss, which is of a whole batch, not of its parts.
+       // The entropy loss is disabled because it is not a sum over the batch's parts.
        {"expert dropout in the MLP", experts,
         relu + "mlp.kind=experts mlp.d_hidden=8 mlp.expert_dropout=0.3 mlp.entropy_coefficient=0"},
        {"noisy routing",
@@ -34,10 +34,10 @@ testing::Models kinds() {
 
 struct Outcome {
   double loss = 0.0;
-  std::vector<std::pair<std::string, at::Tensor>> after;  // gradients, then buffers
+  std::vector<std::pair<std::string, at::Tensor>> after;  // gradients, followed by buffers
 };
 
-// Two chunks of 8 rows in `parts`, the second with the first one's memory.
+// Trains on two consecutive chunks of 8 rows, each in `parts` parts; the second chunk uses the first one's memory.
 Outcome run(const config::ModelOptions& options, std::int64_t parts, std::uint64_t seed = 11) {
   LanguageModel model(options, 3, at::kDouble);
   at::manual_seed(5);
@@ -93,7 +93,7 @@ TEST(SplitBatch, APairsSequencesDropDifferentPlaces) {
   o.attention.position = "learned";
   Classifier model(o, 3);
   const at::NoGradGuard no_grad;
-  model.parameters().at("head.w_down").narrow(0, 0, 3 * o.d_model).zero_();  // the remaining rows read only a - b
+  model.parameters().at("head.w_down").narrow(0, 0, 3 * o.d_model).zero_();  // only the rows for a - b remain
   const at::Tensor tokens = at::randint(1, o.vocabulary_size, {4, 6}, at::kLong);
   nn::Context context{.random = nn::Randomness{.seed = 1, .rows = 4}};
   const at::Tensor same = model.logits(tokens, tokens, context);

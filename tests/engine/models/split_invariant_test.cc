@@ -1,4 +1,4 @@
-// A text's logits do not depend on how it is divided into batches and pieces.
+// Tests that a text's logits do not depend on how the text is divided into batches and pieces.
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ nn::Context invariant() {
   return context;
 }
 
-// All small models, with a context that holds the text, and wider ones with the activations that torch vectorises.
+// Returns the small models with a context that holds the text, and wide ones with vectorised activations.
 std::vector<std::pair<std::string, config::ModelOptions>> language_models() {
   std::vector<std::pair<std::string, config::ModelOptions>> all = testing::language_models();
   for (auto& [name, o] : all) {
@@ -40,7 +40,7 @@ std::vector<std::pair<std::string, config::ModelOptions>> language_models() {
   return all;
 }
 
-// Models with a state, which sums over chunks.
+// Returns whether the model has a recurrent state, which is summed chunk by chunk.
 bool sums_keys(const config::ModelOptions& options) {
   return options.attention.score == "linear" || options.attention.score->is_recurrent() ||
          std::any_of(options.layers.begin(), options.layers.end(),
@@ -72,17 +72,17 @@ TEST(SplitInvariant, ATextInABatchAndInChunks) {
     for (const std::int64_t size : {kTokens, std::int64_t{20}, std::int64_t{7}, std::int64_t{1}}) {
       const at::Tensor pieces =
           in_pieces(model, {texts.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(kTokens)}, size);
-      // The rotated shift of a single key is taken for one that all keys share.
+      // With a single key, its rotated shift looks like a shift that all keys share.
       const bool one_shifted_key = size == 1 && name.starts_with("shifted");
       if (sums_keys(options) || one_shifted_key) {
-        // The errors of a state pass through its later decays and corrections.
+        // Errors of a recurrent state also affect its later decays and corrections.
         const double tolerance = options.attention.score->is_recurrent() ? 1e-4 : 1e-5;
         EXPECT_LT((pieces - together[0]).abs().max().item<double>(), tolerance) << name << ", pieces of " << size;
       } else {
         EXPECT_TRUE(pieces.equal(together[0])) << name << ", pieces of " << size;
       }
     }
-    // The beginning of a text does not depend on its end.
+    // The logits of a prefix must not depend on the rest of the text.
     memory.reset();
     const at::Tensor beginning = model.logits(texts.narrow(0, 0, 1).narrow(1, 0, 3), memory, invariant())[0];
     EXPECT_TRUE(options.attention.score->is_recurrent() || beginning.equal(together[0].narrow(0, 0, 3))) << name;

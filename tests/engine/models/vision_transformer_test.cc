@@ -36,7 +36,7 @@ testing::Models kinds() {
                {"mixture post", "score=gaussian_mixture position=relative", "norm_position=post"}});
 }
 
-// The head is initialised to 0; this gives it random values.
+// Gives the head, which is initialised to 0, random values.
 void wake_head(VisionTransformer& model) {
   const at::NoGradGuard no_grad;
   const at::Tensor w = model.parameters().at("head.w_down");
@@ -51,13 +51,13 @@ TEST(VisionTransformer, ANewModelPredictsUniformly) {
 TEST(VisionTransformer, ReadsPatchesRowByRow) {
   const at::NoGradGuard no_grad;
   ModelOptions o = tiny();
-  o.n_layers = 0;  // the embedding alone
+  o.n_layers = 0;  // only the embedding
   o.d_head_hidden = 0;
   VisionTransformer model(o, 1, at::kDouble);
   wake_head(model);
   const nn::Parameters& p = model.parameters();
   const at::Tensor images = at::randn({2, 3, 6, 6}, at::kDouble);
-  // Equals a convolution with the patch as its kernel.
+  // The embedding equals a convolution with the patch as its kernel.
   const at::Tensor kernel = p.at("patch.w").t().view({12, 3, 2, 2});
   at::Tensor h = at::conv2d(images, kernel, at::Tensor(), /*stride=*/2).flatten(2).transpose(1, 2);
   h = h + grid_sinusoids(3, 12, 10000.0, at::kDouble);

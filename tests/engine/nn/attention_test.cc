@@ -81,7 +81,7 @@ TEST(Attention, CrossAttentionHasNoOrder) {
 
 }  // namespace attention_test
 
-// Every part of attention in config has a layer, and every layer a part.
+// Tests that every attention part in config has a layer, and every layer a part.
 namespace factory_test {
 
 template <class Part, class Make>
@@ -103,7 +103,6 @@ TEST(Factory, EveryPartHasALayer) {
 
 }  // namespace factory_test
 
-// Dropout of attention weights.
 namespace attention_dropout_test {
 
 constexpr std::int64_t kRows = 4, kTokens = 37, kWidth = 24, kHeads = 3;
@@ -130,7 +129,7 @@ Context training() {
 
 class AttentionDropout : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
-// Each weight is 0 (with probability p) or multiplied by 1 / (1 - p).
+// Each weight is 0 with probability p, and otherwise multiplied by 1 / (1 - p).
 TEST_P(AttentionDropout, ZeroesOrScalesWeights) {
   const Layer layer = dropping_layer(GetParam());
   const auto weights = [&](Context context) {
@@ -147,7 +146,7 @@ TEST_P(AttentionDropout, ZeroesOrScalesWeights) {
   EXPECT_FALSE(gone[0].equal(gone[1])) << "rows of a batch share no mask";
 }
 
-// No dropout in evaluation; the gradient uses the same mask as the forward pass.
+// Evaluation has no dropout, and the gradient uses the same mask as the forward pass.
 TEST_P(AttentionDropout, IsForTrainingOnly) {
   const Layer layer = dropping_layer(GetParam());
   const at::Tensor x = input().requires_grad_(true);

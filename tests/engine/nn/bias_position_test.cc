@@ -1,5 +1,5 @@
-// Linear biases (ALiBi) and forget gates against their equations. combinations_test.cc covers gradients, decoding,
-// padding and combinations.
+// Compares linear biases (ALiBi) and forget gates with their equations. combinations_test.cc covers gradients,
+// decoding, padding and combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST(Alibi, HasTheSlopesOfPressEtAl) {
   }
 }
 
-// exp(s_ij) without the content: the product of the gates after j up to i, or exp(-m_h (i - j)).
+// Returns exp(s_ij) without the content: the product of the gates j + 1 to i, or exp(-m_h (i - j)).
 double decay(const Layer& layer, const config::AttentionOptions& o, const at::Tensor& x, std::int64_t h, std::int64_t i,
              std::int64_t j) {
   if (o.position == "alibi") {
@@ -80,7 +80,7 @@ double decay(const Layer& layer, const config::AttentionOptions& o, const at::Te
   return product;
 }
 
-// Head outputs [B, H, T, e] by loops over queries and keys, for dot scores with and without a sink, and sigmoids.
+// Returns head outputs [B, H, T, e] from loops over queries and keys, for any score, with or without a sink.
 at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, const at::Tensor& all) {
   const at::Tensor q = at::einsum("bsd,dhe->bhse", {all, layer.at("w_q")});
   const at::Tensor k = at::einsum("bsd,dge->bgse", {all, layer.at("w_k")}).squeeze(1);
@@ -111,7 +111,7 @@ std::vector<config::AttentionOptions> all_options() {
   return {options("alibi"), options("forgetting"), by_head};
 }
 
-// With a sink and with sigmoids, the query's term matters.
+// The query's term only matters with a sink or with sigmoids.
 TEST(BiasPosition, TheLayerMatchesItsEquation) {
   const at::NoGradGuard no_grad;
   for (config::AttentionOptions o : all_options()) {
@@ -149,7 +149,7 @@ TEST(BiasPosition, NeedsACausalMask) {
   EXPECT_THROW(Attention(options("forgetting"), {.d_model = kWidth, .causal = false}, build), UserError);
 }
 
-// Sums of rounded logarithms would lose tokens far back.
+// In bfloat16, sums of rounded logarithms would lose distant tokens.
 TEST(Forgetting, SumsInFloat32WhenComputingInBfloat16) {
   const Context context{.compute_dtype = at::kBFloat16};
   EXPECT_EQ(recorded(layer_of(options("forgetting"), 0, at::kFloat), "log_forget", context).scalar_type(), at::kFloat);
@@ -164,7 +164,7 @@ TEST(Forgetting, StartsWithTheGivenTimes) {
   EXPECT_LE(relative_error(times.detach(), at::tensor({2.0, 8.0, 32.0}, at::kDouble)), 1e-12);
 }
 
-// Gates near 0 leave each query its own token alone, without infinities.
+// If gates are near 0, each query must attend only to its token, without infinities.
 TEST(Forgetting, MayForgetEverything) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const Layer layer = layer_of(options("forgetting"), 0, type);

@@ -1,4 +1,4 @@
-// Every combination of the parts of an attention layer, small enough to check each.
+// Lists every combination of the parts of an attention layer, at sizes small enough to check each.
 #pragma once
 
 #include <cctype>
@@ -17,13 +17,13 @@
 
 namespace headroom::testing {
 
-// A choice on one axis of the table: its name in docs/combinations.md, and the options that it sets.
+// A choice on one axis of the table in docs/combinations.md: its name there, and the options that it sets.
 struct Choice {
   std::string name;
   std::function<void(config::ModelOptions&)> set;
 };
 
-// Every part in the settings of its examples().
+// Returns every part with the settings of its examples().
 template <class Part>
 std::vector<Choice> choices_of(config::PartName<Part> config::AttentionOptions::*slot) {
   std::vector<Choice> all;
@@ -63,7 +63,7 @@ inline const std::vector<Choice>& output_gates() {
   return kAll;
 }
 
-// Output gates apply last, so it suffices to combine them with every projection under dot scores.
+// Output gates apply last, so combining them with every projection under dot scores suffices.
 inline std::vector<Choice> gated_projections() {
   std::vector<Choice> all;
   for (const Choice& projection : projections()) {
@@ -103,7 +103,7 @@ inline config::ModelOptions small_model() {
   return m;
 }
 
-// Why config::check() refuses a model; empty if it does not.
+// Returns why config::check() refuses a model, or "".
 inline std::string refusal(const config::ModelOptions& model) {
   try {
     config::check(model, "config");
@@ -114,7 +114,7 @@ inline std::string refusal(const config::ModelOptions& model) {
   return {};
 }
 
-// Calls `visit` with the names, joined by slashes, and the model of each product of choices, legal or not.
+// Calls `visit` for each product of choices, legal or not, with the names joined by slashes and the model.
 using Visit = std::function<void(const std::string& names, const config::ModelOptions& model)>;
 inline void for_products(std::span<const std::vector<Choice>> axes, const Visit& visit,
                          const config::ModelOptions& model = small_model(), const std::string& names = "") {
@@ -129,13 +129,13 @@ inline void for_products(std::span<const std::vector<Choice>> axes, const Visit&
   }
 }
 
-// The axes of all combinations of attention parts without output gates.
+// Returns the axes of all combinations of attention parts; output gates are not included.
 inline const std::vector<std::vector<Choice>>& all_axes() {
   static const std::vector<std::vector<Choice>> kAll = {projections(), scores(), compositions(), masks(), positions()};
   return kAll;
 }
 
-// The attention options that a choice changes, as an entry of model.layers.
+// Returns the attention options that a choice changes, as an entry of model.layers.
 inline config::LayerOptions entry_of(const Choice& choice) {
   config::Config before, after;
   before.model = after.model = small_model();
@@ -153,7 +153,7 @@ inline config::LayerOptions entry_of(const Choice& choice) {
   return entry;
 }
 
-// Models of two layers, for all legal pairs of settings of single parts.
+// Returns models of two layers, for all legal pairs of settings of single parts.
 inline std::vector<std::pair<std::string, config::ModelOptions>> two_layer_models() {
   std::vector<Choice> choices;
   for (const auto& axis : {projections(), scores(), compositions(), positions(), output_gates()}) {

@@ -1,5 +1,5 @@
-// Every combination of projection, score, composition, position and mask either works or is refused with a message.
-// docs/combinations.md lists them.
+// Tests that every combination of projection, score, composition, position and mask either works or is refused with a
+// message, as listed in docs/combinations.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct CombinedLayer : Layer {
         causal(m.kind == config::ModelKind::language_model) {}
 
   std::int64_t n_source() const { return model.memory_length + model.context_length; }
-  // The output for the last context_length tokens of `all` [B, S, d].
+  // Returns the output for the last context_length tokens of `all` [B, S, d].
   at::Tensor run(const at::Tensor& all, std::optional<at::Tensor> valid = std::nullopt) const {
     return last(all, model.context_length, {}, std::move(valid));
   }
@@ -44,7 +44,7 @@ at::Tensor tokens(const CombinedLayer& layer) {
   return at::randn({2, layer.n_source(), layer.model.d_model}, at::kDouble);
 }
 
-// The derivative along one random direction of all parameters and inputs, against a central difference.
+// Compares the derivative along one random direction of all parameters and inputs with a central difference.
 void expect_gradient(CombinedLayer& layer, const std::string& name) {
   at::Tensor x = tokens(layer);
   x.requires_grad_(true);
@@ -75,22 +75,22 @@ void expect_gradient(CombinedLayer& layer, const std::string& name) {
     return value;
   };
   const auto slope = [&](double step) { return (moved(step) - moved(-step)) / (2.0 * step); };
-  // The error of the difference is a third derivative (up to 1e9: scores of 50 in exp) times step^2 / 6, plus rounding
-  // divided by step. Low-rank maps whose factors are almost 0 have larger third derivatives and need a smaller step.
+  // The difference has an error of a third derivative (up to 1e9, from scores of 50 in exp) times step^2 / 6, plus
+  // rounding divided by step. Low-rank maps with factors near 0 have larger third derivatives and need a smaller step.
   const double first = slope(kStep), limit = 1e-6 * std::max(1.0, std::abs(first));
   EXPECT_NEAR(along, std::abs(along - first) <= limit ? first : slope(kStep / 4.0), limit) << name;
 }
 
-// `whole`: the output for `all`.
+// `whole` is the output for `all`.
 void expect_decoding(const CombinedLayer& layer, const at::Tensor& all, const at::Tensor& whole,
                      const std::string& name) {
   RowCaches caches(layer.attention, all.size(0));
-  const at::Tensor stepped = caches.read_all(layer.attention, all, {2, 3});  // several tokens at once, then one by one
+  const at::Tensor stepped = caches.read_all(layer.attention, all, {2, 3});  // pieces, then single tokens
   const std::int64_t t = whole.size(1);
   EXPECT_LE(relative_error(stepped.narrow(1, stepped.size(1) - t, t), whole), 1e-10) << name << ": decoding";
 }
 
-// Padding and later tokens do not change the result.
+// Padding and later tokens must not change the result.
 void expect_blindness(const CombinedLayer& layer, const at::Tensor& all, const at::Tensor& whole,
                       const std::string& name) {
   const std::int64_t s = all.size(1), t = layer.model.context_length;
@@ -110,7 +110,7 @@ void expect_blindness(const CombinedLayer& layer, const at::Tensor& all, const a
   }
 }
 
-// The result, and the gradients of the tokens and all parameters.
+// Returns the result, and the gradients of the tokens and of all parameters.
 testing::Evaluated evaluated(const CombinedLayer& layer, const at::Tensor& all, Implementation implementation) {
   std::vector<at::Tensor> leaves = {all.detach().clone().requires_grad_(true)};
   for (const Parameter& p : layer.parameters.all()) {
@@ -121,8 +121,8 @@ testing::Evaluated evaluated(const CombinedLayer& layer, const at::Tensor& all, 
   return {y.detach(), torch::autograd::grad({(y * weight).sum()}, leaves, {}, false, false, /*allow_unused=*/true)};
 }
 
-// Single precision: what is fused, in training and decoding, may lose a few times what the reference loses, each
-// against the reference in double precision. Composed heads and mixtures amplify rounding.
+// In single precision, fused training and decoding may lose a few times the accuracy that the reference loses, each
+// measured against the reference in double precision. Composed heads and mixtures amplify rounding.
 void expect_fused(const config::ModelOptions& model, const std::string& name) {
   const CombinedLayer layer(model, at::kFloat), wide(model);
   const at::Tensor all = tokens(wide).to(at::kFloat);
@@ -138,7 +138,7 @@ void expect_fused(const config::ModelOptions& model, const std::string& name) {
   double rounding = relative_error(reference.value, exact.value);
   for (std::size_t i = 0; i < exact.gradients.size(); ++i) {
     if (exact.gradients[i].defined() && exact.gradients[i].abs().max().item<double>() < 1e-12) {
-      EXPECT_LE(fused.gradients[i].abs().max().item<double>(), 1e-5) << name;  // zero, as of what shifts all scores
+      EXPECT_LE(fused.gradients[i].abs().max().item<double>(), 1e-5) << name;  // 0, as for shifts of all scores
       exact.gradients[i] = fused.gradients[i] = at::Tensor();
     }
     if (exact.gradients[i].defined()) {
@@ -146,7 +146,7 @@ void expect_fused(const config::ModelOptions& model, const std::string& name) {
     }
   }
   EXPECT_LE(rounding, 1e-3) << name;
-  const double bound = std::max(1e-4, 4.0 * rounding);  // up to 3e-5 if the reference happens to lose little
+  const double bound = std::max(1e-4, 4.0 * rounding);  // fused results may lose 3e-5 where the reference loses less
   testing::expect_close(fused, exact, bound, name);
   const at::NoGradGuard no_grad;
   RowCaches caches(layer.attention, all.size(0));
@@ -155,7 +155,7 @@ void expect_fused(const config::ModelOptions& model, const std::string& name) {
   EXPECT_LE(relative_error(stepped.narrow(1, stepped.size(1) - t, t), exact.value), bound) << name;
 }
 
-// Each combination is compared with the widest mask that it has: memory and a window, or neither.
+// Returns whether the model has the widest mask of its combination: memory and a window, or neither.
 bool is_widest(const config::ModelOptions& model) {
   const bool memory = model.memory_length > 0, window = model.attention.window > 0;
   if (model.kind != config::ModelKind::language_model || memory != window || memory) {
@@ -167,7 +167,7 @@ bool is_widest(const config::ModelOptions& model) {
   return !testing::refusal(wider).empty();
 }
 
-// Joins the names that have the same `text`, in order.
+// Joins the names with equal `text`, in order.
 std::vector<std::pair<std::string, std::string>> merged(const std::vector<Choice>& choices,
                                                         const std::function<std::string(const std::string&)>& text) {
   std::vector<std::pair<std::string, std::string>> groups;
@@ -183,7 +183,7 @@ std::vector<std::pair<std::string, std::string>> merged(const std::vector<Choice
   return groups;
 }
 
-// The table of cells, and the messages, numbered in order of appearance.
+// Writes the table of cells and the messages, numbered in order of appearance.
 class Page {
  public:
   std::string note(const std::string& sentence) {
@@ -281,7 +281,7 @@ class Page {
 
   std::map<std::string, std::size_t> numbers_;
   std::vector<std::string> sentences_;
-  std::map<std::string, std::string> cells_;  // "dense/dot/none/causal/rope" -> "yes"
+  std::map<std::string, std::string> cells_;  // such as "dense/dot/none/causal/rope" -> "yes"
 };
 
 std::string check_combination(const config::ModelOptions& model, const std::string& name, Page& page) {

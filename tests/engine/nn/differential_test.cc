@@ -1,5 +1,5 @@
-// Differential attention against its equations, both versions. combinations_test.cc covers decoding, padding and
-// combinations.
+// Compares both versions of differential attention with their equations. combinations_test.cc covers decoding, padding
+// and combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -36,9 +36,9 @@ Layer layer_of(const config::AttentionOptions& o, std::int64_t index = 0, at::Sc
   return Layer(o, {.d_model = kWidth, .layer = index, .context_length = kTokens}, type, /*noise=*/0.5);
 }
 
-// The bias of head h on the scores [B, T, T], which both of its matrices share.
+// Returns the bias [B, T, T] on the scores of head h, which both attention matrices of the head share.
 at::Tensor bias_of(const Layer& layer, const config::AttentionOptions& o, std::int64_t h, const at::Tensor& x) {
-  at::Tensor log_forget = at::zeros({x.size(0), kTokens}, x.options());  // of each token
+  at::Tensor log_forget = at::zeros({x.size(0), kTokens}, x.options());  // per token
   if (o.position == "alibi") {
     const double exponents[kHeads] = {2, 4, 6, 8, 1, 3};  // four heads, then every second of eight
     log_forget = log_forget - std::exp2(-exponents[h]);
@@ -54,7 +54,7 @@ at::Tensor bias_of(const Layer& layer, const config::AttentionOptions& o, std::i
   return at::stack(pairs, 1).view({-1, kTokens, kTokens});
 }
 
-// Head by head: two softmaxes, their difference, the norm.
+// Computes each head separately: two softmaxes, their difference, the norm.
 at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, std::int64_t index, const at::Tensor& x) {
   const bool first = o.of<config::DifferentialOptions>().differential_version == 1;
   const double lambda_0 = 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(index));
@@ -120,7 +120,7 @@ TEST(Differential, MatchesTheEquationWithAllGradients) {
   }
 }
 
-// The observed weights are those that multiply the values: H differences of the 2 H matrices.
+// The observed weights must be the weights that multiply the values: H differences of the 2 H matrices.
 TEST(Differential, ShowsTheDifferenceOfItsMatrices) {
   const at::NoGradGuard no_grad;
   for (const std::int64_t version : {1, 2}) {
@@ -144,7 +144,7 @@ TEST(Differential, ShowsTheDifferenceOfItsMatrices) {
   }
 }
 
-// A term for each head applies to both of its matrices.
+// Both matrices of a head must have the head's bias and sink.
 TEST(Differential, SharesBiasAndSinkOfAHead) {
   at::manual_seed(2);
   ops::AttentionInputs in{.q = at::randn({2, 8, 5, 4}), .k = at::randn({2, 2, 5, 4}), .v = at::randn({2, 2, 5, 4})};

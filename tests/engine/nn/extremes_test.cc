@@ -1,4 +1,4 @@
-// Every kind of layer at the edges: huge scores, no visible key, one token, no valid token.
+// Tests every kind of layer at its limits: huge scores, no visible key, one token, no valid token.
 #include <ATen/ATen.h>
 
 #include "combinations.h"
@@ -13,14 +13,14 @@ namespace extremes_test {
 
 using testing::Choice;
 
-// Every legal projection x score x composition, and every output gate, without positions, for encoders.
+// Returns encoders without positions: every legal product of parts, and every output gate.
 std::vector<std::pair<std::string, config::ModelOptions>> layers() {
   std::vector<std::pair<std::string, config::ModelOptions>> all;
   config::ModelOptions base = testing::small_model();
   base.kind = config::ModelKind::classifier;
   base.n_classes = 2;
   base.attention.position = "none";
-  base.attention.of<config::MixtureOptions>().n_mixtures = 7;  // more components than tokens
+  base.attention.of<config::MixtureOptions>().n_mixtures = 7;  // more than the tokens
   const auto add = [&](const std::string& names, const config::ModelOptions& m) {
     if (testing::refusal(m).empty()) {
       all.emplace_back(names, m);
@@ -76,7 +76,7 @@ void expect_finite(const Outcome& r, const std::string& what) {
 TEST(Extremes, HugeScoresStayFinite) {
   for (const auto& [name, m] : layers()) {
     at::manual_seed(1);
-    expect_finite(run(m, at::randn({2, 4, m.d_model}), std::nullopt, 1e2), name);  // products up to 1e4 and more
+    expect_finite(run(m, at::randn({2, 4, m.d_model}), std::nullopt, 1e2), name);  // scores up to 1e4 and more
   }
 }
 
@@ -84,7 +84,7 @@ TEST(Extremes, NothingVisibleGivesZeroBeforeTheOutputProjection) {
   for (const auto& [name, m] : layers()) {
     at::manual_seed(2);
     const at::Tensor valid = at::zeros({2, 4}, at::kBool);
-    valid[0].fill_(true);  // the second sequence is all padding
+    valid[0].fill_(true);  // the second sequence is only padding
     const Outcome r = run(m, at::randn({2, 4, m.d_model}), valid, 1.0);
     expect_finite(r, name);
     EXPECT_EQ(r.y[1].abs().max().item<double>(), 0.0) << name;

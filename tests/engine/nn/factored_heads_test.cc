@@ -1,4 +1,4 @@
-// Tensor product attention against its equation. combinations_test.cc covers gradients, decoding, padding and
+// Compares tensor product attention with its equation. combinations_test.cc covers gradients, decoding, padding and
 // combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ at::Tensor tokens(at::ScalarType type) {
   return at::randn({2, kAll, kWidth}, at::kDouble).to(type);
 }
 
-// Rotates x [B, S, R or H, e] by its positions.
+// Rotates x [B, S, R or H, e] by the tokens' positions.
 at::Tensor turned(const at::Tensor& x) {
   std::vector<at::Tensor> rows;
   for (std::int64_t position = 0; position < x.size(1); ++position) {
@@ -50,7 +50,7 @@ at::Tensor turned(const at::Tensor& x) {
   return at::stack(rows, 1);
 }
 
-// The heads [B, S, H, e] of factors "<name>.a" and "<name>.b".
+// Returns the heads [B, S, H, e] of factors "<name>.a" and "<name>.b".
 at::Tensor heads_of(const Layer& layer, const at::Tensor& x, const std::string& name, bool rotates) {
   const at::Tensor a = at::einsum("bsd,dhr->bshr", {x, layer.at(name + ".a")});
   const at::Tensor b = at::einsum("bsd,dre->bsre", {x, layer.at(name + ".b")});
@@ -86,7 +86,7 @@ TEST(FactoredHeads, ValuesMayComeFromOtherTokens) {
   const at::Tensor x = tokens(at::kDouble), source = x.flip(1);
   const at::Tensor plain = layer.attention({.x = x, .source = source}, {});
   const at::Tensor twice = layer.attention({.x = x, .source = source, .source_value = source * 2.0}, {});
-  EXPECT_LE(relative_error(twice, plain * 4.0), 1e-13);  // two factors of the values
+  EXPECT_LE(relative_error(twice, plain * 4.0), 1e-13);  // both factors of the values double
 }
 
 }  // namespace factored_heads_test

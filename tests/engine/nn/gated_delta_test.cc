@@ -1,4 +1,4 @@
-// Gated DeltaNet layers against their equation, token by token.
+// Compares Gated DeltaNet layers with their equation, token by token.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ at::Tensor swish(const at::Tensor& x) {
   return x / (1.0 + (-x).exp());
 }
 
-// silu(sum_j w_j x_{t-c+1+j}) of the projection x W [B, T, H, e].
+// Returns silu(sum_j w_j x_{t-c+1+j}) [B, T, H, e] of the projection x W.
 at::Tensor convolved(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& w) {
   const at::Tensor tokens = at::einsum("btd,dhe->bthe", {x, matrix});
   at::Tensor sum = at::zeros_like(tokens);
@@ -100,11 +100,11 @@ TEST(GatedDelta, DecodesFromItsStateOnly) {
   const at::Tensor x = at::randn({2, 140, kWidth}, at::kDouble), whole = layer.attention({.x = x}, {});
   RowCaches caches(layer.attention, 2);
   EXPECT_LE(relative_error(caches.read_all(layer.attention, x, {2, 1, 66, 64}), whole), 1e-12);
-  // H e w, and 3 inputs of the convolutions of 2 heads of q and k, 3 channels each, and 4 heads of v.
+  // The state has H e w elements. The convolutions keep 3 inputs of 2 heads of q and k and 4 heads of v.
   EXPECT_EQ(caches.elements(), 4 * 3 * 5 + 3 * (2 * 2 * 3 + 4 * 5));
 }
 
-// A padding token counts as x = 0: the convolution and the decay still pass over it.
+// A padding token counts as x = 0; the convolution and the decay still include it.
 TEST(GatedDelta, PaddingTokensAreZero) {
   const at::NoGradGuard no_grad;
   const AttentionOptions o = options();

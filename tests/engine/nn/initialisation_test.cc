@@ -1,5 +1,5 @@
-// The initialisation of every part of a layer. Letters: L layers, d d_model, H heads, e d_head, E experts, R rank or
-// mixture keys, m heads of a group.
+// Tests the initialisation of every part of a layer. L: layers, d: d_model, H: heads, e: d_head, E: experts, R: rank or
+// mixture keys, m: heads of a group.
 #include <ATen/ATen.h>
 
 #include "engine/nn/linear.h"
@@ -25,7 +25,7 @@ using testing::uniform;
 
 constexpr std::int64_t kLayers = 5, kWidth = 96, kHeads = 32, kHead = 8, kExperts = 4;
 
-// sqrt(2 / (L fan_in)): truncated for dense layers, not truncated for SwitchHead (section 2.2).
+// Returns the deviation sqrt(2 / (L fan_in)); dense layers truncate it, SwitchHead does not (section 2.2).
 double scaled(std::int64_t fan_in) {
   return std::sqrt(2.0 / static_cast<double>(kLayers * fan_in));
 }
@@ -63,7 +63,7 @@ void expect_layer(const AttentionOptions& o, const Starts& expected, const std::
   testing::expect_starts(parameters, expected, what);
 }
 
-// Parameters of the same name have the same initial values in models that differ elsewhere.
+// With seeds by name, a parameter must have the same initial values in models with other parameters.
 TEST(Initialisation, SeedsByNameDoNotDependOnOtherParameters) {
   const auto build_all = [](bool by_name, bool more) {
     Parameters parameters;
@@ -128,7 +128,7 @@ TEST(Initialisation, GatedHeads) {
 TEST(Initialisation, SharedAndRoutedHeads) {
   AttentionOptions o = base();
   o.projection = "shared_and_routed";
-  constexpr std::int64_t kTwice = 2 * kWidth;  // so that every router has enough elements to measure their spread
+  constexpr std::int64_t kTwice = 2 * kWidth;  // gives every router enough elements for the test
   Parameters parameters;
   const Attention attention(o, {.d_model = kTwice, .n_layers = kLayers, .context_length = 16},
                             Builder(parameters, ParameterSource(1, at::kFloat)));
@@ -143,7 +143,7 @@ TEST(Initialisation, SharedAndRoutedHeads) {
                          "shared and routed heads");
 }
 
-// The initialisation of routed heads; the fan-out of keys and values includes all groups.
+// Parameters are initialised as in routed heads; the fan-out of keys and values includes all groups.
 TEST(Initialisation, RoutedQueries) {
   AttentionOptions o = base();
   o.projection = "routed_queries";
@@ -164,7 +164,7 @@ TEST(Initialisation, RoutedQueries) {
                "routed queries by MoA's rule", {.rule = config::Initialisation::glorot});
 }
 
-// TPA's code: Xavier's uniform law on [d, H, R] and [d, R, e] with the last axis as a kernel, and an output of zeros.
+// TPA's code uses Xavier's uniform law on [d, H, R] and [d, R, e] with the last axis as a kernel, and a zero output.
 TEST(Initialisation, FactoredHeads) {
   AttentionOptions o = base();
   o.projection = "factored";
@@ -198,8 +198,8 @@ TEST(Initialisation, TiedHeads) {
                "tied heads");
 }
 
-// Like SwitchHead under `scaled`; under `glorot` as in MoA's code: Glorot's uniform law for each expert, 1 / sqrt 2 of
-// it for the shared head, and a router of zeros.
+// `scaled` is SwitchHead's rule. `glorot` follows MoA's code: Glorot's uniform law for each expert, divided by sqrt(2)
+// for the shared head, and a zero router.
 TEST(Initialisation, RoutedHeads) {
   AttentionOptions o = base();
   o.projection = "routed_heads";
@@ -228,7 +228,7 @@ TEST(Initialisation, RoutedHeads) {
                "routed heads by MoA's rule", {.rule = config::Initialisation::glorot});
 }
 
-// One rule for all matrices of a layer.
+// These rules apply to all matrices of a layer.
 TEST(Initialisation, RulesOfWholeModels) {
   AttentionOptions o = base();
   o.projection = "experts";
@@ -248,7 +248,7 @@ TEST(Initialisation, RulesOfWholeModels) {
                "glorot", {.rule = config::Initialisation::glorot});
   expect_layer(o, layer(normal(0.07), normal(0.03), normal(0.07), constant(0), constant(0)), "pythia",
                {.rule = config::Initialisation::pythia, .std = 0.07, .stream_std = 0.03});
-  // 96 values are too few to test the law of b_o, which has another bound.
+  // b_o has 96 values with another bound, too few to test their law.
   o.bias = false;
   Starts plain = layer(uniform(root(kWidth)), uniform(root(heads)), uniform(root(kWidth)), {}, {});
   std::erase_if(plain, [](const auto& entry) { return entry.first.starts_with("b_"); });
@@ -261,7 +261,7 @@ TEST(Initialisation, RulesOfWholeModels) {
       Initialisation{.rule = config::Initialisation::glorot}.bias(nn::Distribution::uniform(1.0), 16).has_value());
 }
 
-// Maps are initialised as in DCMHA; q, k, v and o as in the layer without maps, dense or of experts.
+// Maps are initialised as in DCMHA; q, k, v and o as in a dense or expert layer without maps.
 TEST(Initialisation, ComposedLayers) {
   AttentionOptions o = base();
   o.composition = "static";

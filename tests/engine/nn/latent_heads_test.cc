@@ -1,4 +1,4 @@
-// Multi-head latent attention against its equation. combinations_test.cc covers gradients, decoding, padding and
+// Compares multi-head latent attention with its equation. combinations_test.cc covers gradients, decoding, padding and
 // combinations.
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -91,7 +91,7 @@ std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& cal
   return nullptr;
 }
 
-// d r_q + r_q H e + d (r + p) + H r (n + w) + S H (2 r + p) + H w d.
+// A step costs d r_q + r_q H e + d (r + p) + H r (n + w) + S H (2 r + p) + H w d multiply-accumulates.
 TEST(LatentHeads, AStepDoesNotExpandTheKeys) {
   const at::NoGradGuard no_grad;
   const Layer layer = latent_layer(options(kQueryRank), kWidth, at::kDouble);
@@ -106,28 +106,28 @@ TEST(LatentHeads, AStepDoesNotExpandTheKeys) {
   const std::int64_t expected = kWidth * kQueryRank + kQueryRank * kHeads * kHead + kWidth * (kRank + kRotary) +
                                 kHeads * kRank * (rest + kValue) + keys * kHeads * (2 * kRank + kRotary) +
                                 kHeads * kValue * kWidth;
-  EXPECT_EQ(counted, 2 * expected);  // of two sequences
+  EXPECT_EQ(counted, 2 * expected);  // for two sequences
 }
 
-// DeepSeek-V3: 576 cached elements per token and layer.
+// The layer has DeepSeek-V3's sizes and must cache 576 elements per token.
 TEST(LatentHeads, OfDeepSeekV3) {
   config::AttentionOptions o;
   o.projection = "latent";
-  o.n_heads = 2;  // 128 there, which does not matter
+  o.n_heads = 2;  // DeepSeek-V3 has 128, which does not change the cache
   o.d_head = 192;
   o.of<config::LatentOptions>() = {.kv_rank = 512, .q_rank = 1536, .d_rotary = 64, .d_value = 128};
   const at::NoGradGuard no_grad;
   const Layer layer = latent_layer(o, 32, at::kFloat);
   const at::Tensor all = tokens(kMemory + kTokens, 32, at::kFloat);
   RowCaches cache(layer.attention, all.size(0));
-  // Scores are sums of 576 products.
+  // Scores are sums of 576 products, which sets the tolerance.
   EXPECT_LE(
       relative_error(cache.read_all(layer.attention, all, {3}).narrow(1, kMemory, kTokens), layer.last(all, kTokens)),
       1e-4);
   EXPECT_EQ(cache.elements(), (kMemory + kTokens) * 576);
 }
 
-// Two groups are two layers, each with half of the latent and half of the heads, that share the rotated key.
+// Two groups must equal two layers that share the rotated key, each with half of the latent and half of the heads.
 TEST(LatentHeads, GroupsEqualSeparateLayers) {
   const at::NoGradGuard no_grad;
   config::AttentionOptions grouped = options(kQueryRank), own = options(kQueryRank);
@@ -141,7 +141,7 @@ TEST(LatentHeads, GroupsEqualSeparateLayers) {
     const Layer half = latent_layer(own, kWidth, at::kDouble);
     for (const Parameter& p : half.parameters.all()) {
       const at::Tensor from = layer.at(p.name);
-      std::int64_t axis = 0;  // the axis that is split between the groups
+      std::int64_t axis = 0;  // index of the split axis
       while (axis < from.dim() && from.size(axis) == p.tensor.size(axis)) {
         ++axis;
       }

@@ -1,4 +1,4 @@
-// Attention layers with their parameters, and their decoding, for tests.
+// Builds attention layers with their parameters for tests, and decodes with them.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -14,7 +14,7 @@
 
 namespace headroom::nn {
 
-// The place of the only attention layer of a model.
+// Returns the place of a model's only attention layer.
 inline AttentionPlace place_in(const config::ModelOptions& m) {
   return {.d_model = m.d_model,
           .n_layers = 1,
@@ -28,7 +28,7 @@ struct Layer {
   Parameters parameters;
   Attention attention;
 
-  // Adds noise with the standard deviation `noise` to all parameters: biases and gains start at constants, which would
+  // Adds noise with the standard deviation `noise` to all parameters. Biases and gains start as constants, which would
   // hide mistakes.
   Layer(const config::AttentionOptions& options, const AttentionPlace& place, at::ScalarType type = at::kDouble,
         double noise = 0.0)
@@ -70,7 +70,7 @@ inline at::Tensor rotated(const at::Tensor& x, std::int64_t position, double bas
   return at::stack(first, -1);
 }
 
-// Decodes a batch with one layer: a cache for each row.
+// Decodes a batch with one layer and one cache for each row.
 class RowCaches {
  public:
   RowCaches(const Attention& layer, std::int64_t rows) : all_(static_cast<std::size_t>(rows), layer.make_cache()) {
@@ -86,7 +86,7 @@ class RowCaches {
     const AttentionInput step{.x = x, .caches = each_};
     return layer(step, context);
   }
-  // Reads all tokens [B, S, d]: pieces of the given sizes, then one by one.
+  // Reads all tokens [B, S, d], in pieces of the given sizes and then one by one.
   at::Tensor read_all(const Attention& layer, const at::Tensor& all, const std::vector<std::int64_t>& pieces,
                       const Context& context = {}) {
     std::vector<at::Tensor> rows;
@@ -96,7 +96,7 @@ class RowCaches {
     }
     return at::cat(rows, 1);
   }
-  // Elements of each row's cache at capacity.
+  // Returns the number of elements of each row's cache at capacity.
   std::int64_t elements() const { return all_.front().elements(); }
 
  private:

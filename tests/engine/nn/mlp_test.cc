@@ -74,7 +74,7 @@ MlpOptions experts(config::ExpertKind kind, config::ExpertBias bias, config::Gat
   return o;
 }
 
-// One expert of `p` for the rows x.
+// Applies expert e of `p` to the rows x.
 at::Tensor expert_output(const Parameters& p, const MlpOptions& o, std::int64_t e, const at::Tensor& x) {
   const bool all = o.expert_bias == config::ExpertBias::all, hidden_units = o.expert_bias == config::ExpertBias::hidden;
   const auto linear = [&](const at::Tensor& from, const std::string& name) {
@@ -106,7 +106,7 @@ TEST(Mlp, ExpertsOfOtherKinds) {
     o.shared_gate = o.d_shared > 0 && o.gate == config::Gate::softmax_top_k;
     Layer layer(o, 4);
     for (const Parameter& parameter : layer.parameters.all()) {
-      at::Tensor(parameter.tensor).detach().normal_();  // the clamps of large values, and biases
+      at::Tensor(parameter.tensor).detach().normal_();  // gives biases values, and makes the clamps act
     }
     const auto& p = layer.parameters;
     const at::Tensor x = at::randn({6, 4}, at::kDouble) * 2.0;
@@ -136,7 +136,7 @@ TEST(Mlp, ExpertsOfOtherKinds) {
       return testing::Evaluated{y.detach(), torch::autograd::grad({y.square().sum()}, leaves)};
     };
     testing::expect_close(gradients((*layer.mlp)(x, 0.0, Context())), gradients(expected), 1e-13, "all experts");
-    // Decoding row by row.
+    // Batch-invariant decoding must give the same result.
     const Context by_row{.batch_invariant = true};
     EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, by_row), expected), 1e-13);
   }
@@ -150,7 +150,7 @@ TEST(Mlp, SelectionColumnsBeginEquallyLong) {
 
 TEST(Mlp, ExpertDropoutTakesWeightAway) {
   MlpOptions o = options(MlpKind::experts);
-  o.expert_dropout = 1.0 - 1e-12;  // all dropped
+  o.expert_dropout = 1.0 - 1e-12;  // drops every expert
   Layer layer(o, 4);
   const Context context{.training = true, .random = Randomness{.seed = 1}};
   EXPECT_EQ((*layer.mlp)(at::randn({1, 3, 4}, at::kDouble), 0.0, context).abs().max().item<double>(), 0.0);

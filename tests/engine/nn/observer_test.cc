@@ -1,4 +1,4 @@
-// Observed values of an attention layer, and the effect of replacing them.
+// Tests the observed values of an attention layer, and the effect of replacing them.
 #include "headroom/nn/observer.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -22,7 +22,7 @@ constexpr std::int64_t kRows = 2, kTokens = 7, kWidth = 12, kHeads = 4, kHead = 
 using Names = std::set<std::string, std::less<>>;
 using Change = std::function<at::Tensor(std::string_view, at::Tensor)>;
 
-// Replaces the values of the given names.
+// Replaces the values with these names.
 struct Changes : Observer {
   Names names;
   Change change;
@@ -79,7 +79,7 @@ TEST_F(Observed, PatternsStopAtDots) {
   EXPECT_FALSE(matches("", "q"));
 }
 
-// A layer has the names of the header, in their shapes, and observing changes nothing.
+// Values must have the names and shapes that observer.h lists, and observing must not change results.
 TEST_F(Observed, ValuesHaveTheirNamesAndShapes) {
   using Shapes = std::map<std::string, std::vector<std::int64_t>>;
   const std::vector<std::int64_t> head{kRows, kHeads, kTokens, kHead}, pair{kRows, kHeads, kTokens, kTokens};
@@ -176,7 +176,7 @@ TEST_F(Observed, TheFusedPathIsUsedWherePossible) {
 
 const Names kOnlyShown = {"x", "source", "gate", "responsibilities"};
 
-// Replacing a value that is used changes the layer's output.
+// Replacing a value that the layer uses must change the output.
 TEST_F(Observed, ResultsAreUsed) {
   config::AttentionOptions mixture = small();
   mixture.score = "gaussian_mixture";
@@ -207,7 +207,7 @@ TEST_F(Observed, ResultsAreUsed) {
   EXPECT_THROW(layer(&wrong), Error);
 }
 
-// Gradients pass through a replacement.
+// Gradients must flow through a replacement.
 TEST(ObservedGradients, PassThroughChanges) {
   const ObservedLayer layer(small());
   Changes half({"o"}, [](std::string_view, const at::Tensor& o) { return o * 0.5; });

@@ -1,5 +1,5 @@
-// Gated and exclusive attention against their equations, for every kind of projection: the layer without them gives the
-// head outputs. combinations_test.cc covers gradients, decoding, padding and combinations.
+// Compares gated and exclusive attention with their equations, for every projection. The same layer without a gate
+// gives the head outputs. combinations_test.cc covers gradients, decoding, padding and combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ std::map<std::string, at::Tensor> trace_of(const Layer& layer, const at::Tensor&
   return {recorder.values.begin(), recorder.values.end()};
 }
 
-// [B, T, H, 1 or w], token by token.
+// Computes the gates [B, T, H, 1 or w] token by token.
 at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, const at::Tensor& whole,
                        const std::map<std::string, at::Tensor>& trace) {
   const std::int64_t channels = o.of<config::OutputGateOptions>().gate_channels;
@@ -51,7 +51,7 @@ at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, co
   return gate;
 }
 
-// The projection's gates [B, T, H, 1], as in the same layer without an output gate; undefined if it has none.
+// Returns the projection's gates [B, T, H, 1] from the same layer without an output gate; undefined without such gates.
 at::Tensor without_output_gate(const Layer& layer, config::ModelOptions m, const at::Tensor& x) {
   m.attention.gate_output = "none";
   const Layer plain = gated_layer(m, at::kDouble);
@@ -68,7 +68,7 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
   for (const testing::Choice& projection : testing::projections()) {
     for (const auto& [gate, channels] : {std::pair{"head", 0}, {"element", 0}, {"head", 1}, {"element", 4}}) {
       config::ModelOptions m = testing::small_model();
-      m.kind = config::ModelKind::classifier;  // supports every projection
+      m.kind = config::ModelKind::classifier;  // allows every projection
       m.n_classes = 2;
       projection.set(m);
       m.attention.gate_output = gate;
@@ -95,8 +95,8 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
   }
 }
 
-// o_i - (o_i . v_i / |v_i|^2) v_i with v_i the token's own value, one head and token at a time; a value of 0 removes
-// nothing. All scores, and groups of heads with one value.
+// The equation is o_i - (o_i . v_i / |v_i|^2) v_i, computed for each head and token; v_i is the token's value. A zero
+// value removes nothing. The test covers all scores, and groups of heads that share a value.
 TEST(Exclusive, RemovesTheTokensOwnValue) {
   const at::NoGradGuard no_grad;
   for (const testing::Choice& score : testing::scores()) {
@@ -114,7 +114,7 @@ TEST(Exclusive, RemovesTheTokensOwnValue) {
     const Layer layer = gated_layer(m, at::kDouble);
     at::manual_seed(3);
     const at::Tensor x = at::randn({2, 5, m.d_model}, at::kDouble);
-    x[1][3].zero_();  // the value is 0
+    x[1][3].zero_();  // makes the value 0
     at::Tensor y;
     const auto trace = trace_of(layer, x, &y);
     at::Tensor expected = trace.at("value_sum").clone();
@@ -129,7 +129,7 @@ TEST(Exclusive, RemovesTheTokensOwnValue) {
         }
       }
     }
-    if (m.attention.score != "gated_delta") {  // whose values also depend on the tokens before
+    if (m.attention.score != "gated_delta") {  // its values also depend on earlier tokens
       EXPECT_EQ(trace.at("v")[1][0][3].abs().max().item<double>(), 0.0);
     }
     EXPECT_LE(relative_error(trace.at("o"), expected * trace.at("gate")), 1e-13) << score.name;

@@ -19,7 +19,7 @@ void build_all(const Builder& build, at::IntArrayRef shape) {
 
 TEST(Builder, NothingIsDrawnOrAllocatedForTheMetaDevice) {
   Parameters parameters;
-  const std::int64_t huge = std::int64_t{1} << 30;  // 2^50 elements each
+  const std::int64_t huge = std::int64_t{1} << 30;  // the tensors have 2^50 elements
   build_all(Builder(parameters, ParameterSource(7, at::TensorOptions(at::kFloat).device(at::kMeta))), {huge, 1 << 20});
   ASSERT_EQ(parameters.stored().size(), 6U);
   for (const Parameter& p : parameters.stored()) {

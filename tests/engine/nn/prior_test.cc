@@ -1,4 +1,4 @@
-// Soft-E priors (Transformer-MGK, section 2) against their definition.
+// Compares soft-E priors (Transformer-MGK, section 2) with their definition.
 #include "engine/nn/attention/gaussian_mixture.h"
 
 #include <ATen/ATen.h>
@@ -20,8 +20,8 @@ struct Sum {
   double responsibility = 0.0, pairs = 0.0;
 };
 
-// resp_r = pi_r exp(s_r) / (sum_r pi_r exp(s_r) + epsilon), averaged over pairs of valid tokens (or over all pairs),
-// all heads of a group, and the axes that the table lacks: sums and counts of pairs, [R - 1, G, S].
+// Sums resp_r = pi_r exp(s_r) / (sum_r pi_r exp(s_r) + epsilon) and counts pairs, [R - 1, G, S]. The sums are over
+// pairs of valid tokens (or over all pairs), all heads of a group, and the axes that the table lacks.
 std::vector<std::vector<std::vector<Sum>>> sums(const std::vector<at::Tensor>& components, const at::Tensor& prior,
                                                 const at::Tensor& valid_keys, const at::Tensor& valid_queries) {
   std::vector all(kMixtures - 1, std::vector(kGroups, std::vector<Sum>(kKeys)));
@@ -52,7 +52,7 @@ std::vector<std::vector<std::vector<Sum>>> sums(const std::vector<at::Tensor>& c
   return all;
 }
 
-// The updated table of R - 1 components.
+// Returns the updated table of R - 1 components.
 at::Tensor expected(config::Prior kind, double epsilon, const at::Tensor& table,
                     const std::vector<std::vector<std::vector<Sum>>>& all) {
   at::Tensor after = table.clone();
@@ -105,7 +105,7 @@ TEST(SoftE, MatchesItsDefinition) {
       for (std::int64_t r = 0; r < kMixtures; ++r) {
         components.push_back(at::randn({kBatch, kHeads, kQueries, kKeys}, at::kDouble));
       }
-      // Key 1 is valid nowhere.
+      // Key 1 is invalid in every row.
       const at::Tensor valid = at::tensor({1, 0, 1, 1, 0, 1, 0, 0, 1, 1}).view({kBatch, kKeys}).to(at::kBool);
       const bool all = pairs == config::SoftEPairs::all;
       const at::Tensor counted = all ? at::ones_like(valid) : valid;
@@ -122,7 +122,7 @@ TEST(SoftE, MatchesItsDefinition) {
   }
 }
 
-// A vanishing component passes through subnormal numbers, whose inverse is infinite.
+// A vanishing component becomes subnormal, and the inverse of a subnormal number is infinite.
 TEST(SoftE, AVanishingComponentLeavesGradientsFinite) {
   config::AttentionOptions o;
   o.score = "gaussian_mixture";
@@ -134,7 +134,7 @@ TEST(SoftE, AVanishingComponentLeavesGradientsFinite) {
     parameters.stored().back().tensor.fill_(left);
     ops::AttentionInputs in;
     in.q = at::ones({1, 1, 1, 1}).requires_grad_();
-    in.k = at::tensor({0.0F, 1.0F}).view({1, 1, 2, 1});  // far nearer than those of the remaining component
+    in.k = at::tensor({0.0F, 1.0F}).view({1, 1, 2, 1});  // far nearer than the other component's keys
     in.v = at::tensor({1.0F, 2.0F}).view({1, 1, 2, 1});
     in.mixture = ops::Mixture{.more_keys = {at::tensor({-200.0F, -201.0F}).view({1, 1, 2, 1})}};
     in.mixture->prior = prior.weights(0, 2);

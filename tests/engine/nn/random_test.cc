@@ -22,7 +22,7 @@ double average(const at::Tensor& x) {
   return x.mean().item<double>();
 }
 
-// Correlation of two samples of mean 0 and variance 1, in standard deviations of the mean product.
+// Returns the correlation of two samples of mean 0 and variance 1, in standard deviations of the mean product.
 double correlation(const at::Tensor& a, const at::Tensor& b) {
   return average(a * b) * std::sqrt(static_cast<double>(a.numel()));
 }
@@ -79,7 +79,7 @@ TEST(Random, FloatingTypesSeeTheSameNumbers) {
 }
 
 TEST(Random, PartsOfABatchDrawWhatTheWholeDraws) {
-  // Folded axes: 6 rows of 5 tokens with 4 elements each.
+  // The axes are folded: 6 rows of 5 tokens with 4 elements each.
   const at::Tensor whole = at::zeros({30, 4}), part = at::zeros({10, 4});
   const at::Tensor u = uniform(whole, drawing(1, 0, 6), "a"), z = normal(whole, drawing(1, 0, 6), "a"),
                    d = dropout(at::ones({6, 5, 4}), 0.5, drawing(1, 0, 6), "a");
@@ -92,7 +92,7 @@ TEST(Random, PartsOfABatchDrawWhatTheWholeDraws) {
   }
 }
 
-// The dropout mask of a sequence does not depend on the padding of its batch.
+// The dropout mask of a sequence must not depend on the padding of its batch.
 TEST(Random, RowsDoNotDependOnTheirLength) {
   const at::Tensor longer = dropout(at::ones({4, 9, 8}), 0.5, drawing(1, 0, 4), "a");
   EXPECT_TRUE(dropout(at::ones({4, 5, 8}), 0.5, drawing(1, 0, 4), "a").equal(longer.narrow(1, 0, 5)));

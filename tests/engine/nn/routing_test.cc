@@ -1,4 +1,4 @@
-// Routed and gated heads, and the losses that balance a router.
+// Tests routed and gated heads, and the losses that balance a router.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -18,26 +18,26 @@ using config::AttentionOptions;
 using testing::relative_error;
 
 TEST(RoutingLosses, MatchTheirDefinitions) {
-  // Three tokens, two experts, top 1: expert 0 twice; the last token is padding.
+  // There are two experts and top 1. Two tokens route to expert 0; the third is padding.
   const at::Tensor prob = at::tensor({0.75, 0.25, 0.5, 0.5, 0.0, 0.0}, at::kDouble).view({3, 2});
   // P = (1.25, 0.75) / 2, F = (2, 0) / 2.
   EXPECT_NEAR(switch_loss(prob, at::tensor({2, 0}, at::kLong)).item<double>(), 2 * 0.625, 1e-15);
-  // Two sequences of two tokens, two slots: slot 0 has experts {1} and {0, 2}, slot 1 {0, 2} and {1}.
+  // Two sequences of two tokens have two slots: slot 0 has experts {1} and {0, 2}, slot 1 {0, 2} and {1}.
   const at::Tensor index = at::tensor({1, 0, 1, 2, 0, 1, 2, 1}, at::kLong).view({4, 2});
   EXPECT_TRUE(at::equal(slot_counts(index, 2, 3), at::tensor({3.0, 3.0, 0.0}, at::kDouble)));
-  // n1 = (0.25, 0.75): mean 0.5, unbiased variance 0.125.
+  // n1 = (0.25, 0.75) has the mean 0.5 and the unbiased variance 0.125.
   const at::Tensor weights = at::tensor({0.5, 0.0, 0.0, 1.5}, at::kDouble).view({2, 2});
   EXPECT_NEAR(cv_loss(weights).item<double>(), 0.125 / (0.25 + 1e-10), 1e-14);
   EXPECT_EQ(cv_loss(at::ones({4, 1}, at::kDouble)).item<double>(), 0.0);
   const at::Tensor even = at::zeros({2, 4}, at::kDouble);
   EXPECT_NEAR(z_loss(even).item<double>(), std::pow(std::log(4.0), 2), 1e-14);
   EXPECT_NEAR(entropy_loss(even).item<double>(), -std::log(4.0), 1e-14);
-  // Only padding: 0 instead of NaN.
+  // If all tokens are padding, losses are 0 instead of NaN.
   EXPECT_EQ(switch_loss(at::zeros({2, 2}, at::kDouble), at::zeros({2}, at::kLong)).item<double>(), 0.0);
   const at::Tensor none = at::zeros({2}, at::kBool);
   EXPECT_EQ(z_loss(even, none).item<double>(), 0.0);
   EXPECT_EQ(entropy_loss(even, none).item<double>(), 0.0);
-  // The first of two tokens counts.
+  // Only the first of two tokens is valid.
   const at::Tensor score = at::tensor({1.0, 2.0, 7.0, 3.0}, at::kDouble).view({2, 2}).requires_grad_(true);
   const at::Tensor first = at::tensor({1, 0}).ne(0);
   EXPECT_NEAR(z_loss(score, first).item<double>(), z_loss(score.narrow(0, 0, 1)).item<double>(), 1e-14);
@@ -49,7 +49,7 @@ TEST(RoutingLosses, MatchTheirDefinitions) {
       EXPECT_EQ(gradient[1].abs().max().item<double>(), 0.0);
     }
   }
-  // The third token is padding: slot 0 has experts {1} and {0}, slot 1 {0, 2} and {1}.
+  // The third token is padding, so slot 0 has experts {1} and {0}, slot 1 {0, 2} and {1}.
   EXPECT_TRUE(at::equal(
       slot_counts(at::tensor({1, 0, 1, 2, 2, 1, 0, 1}, at::kLong).view({4, 2}), 2, 3, at::tensor({1, 1, 0, 1}).ne(0)),
       at::tensor({2.0, 3.0, 0.0}, at::kDouble)));
@@ -101,7 +101,7 @@ TEST(RoutedHeads, NoiseIsDrawnWhileTrainingOnly) {
   EXPECT_GT(relative_error(layer.attention({.x = x}, context), still), 1e-6);
 }
 
-// Two groups of four query heads, two of which a token uses.
+// Returns two groups of four query heads; each token uses two heads of a group.
 AttentionOptions grouped() {
   AttentionOptions o = routed(2);
   o.projection = "routed_queries";
@@ -116,7 +116,7 @@ Context with_losses(std::map<std::string, at::Tensor>& losses) {
   return context;
 }
 
-// The output and all losses, with the gradients of their sum.
+// Returns the output and all losses, with the gradients of their sum.
 testing::Evaluated evaluated(const Layer& layer, const std::vector<at::Tensor>& inputs) {
   return testing::evaluate(
       [&](const std::vector<at::Tensor>& in) {
@@ -127,7 +127,7 @@ testing::Evaluated evaluated(const Layer& layer, const std::vector<at::Tensor>& 
       inputs);
 }
 
-// Each group is a layer of routed heads with its own parameters; outputs and losses are added.
+// Each group must equal a layer of routed heads with the group's parameters; outputs and losses are added.
 TEST(RoutedQueries, AreTheSumOfTheirGroups) {
   AttentionOptions o = grouped();
   const Layer layer = random_layer(o);

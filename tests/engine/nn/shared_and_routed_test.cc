@@ -1,5 +1,5 @@
-// Shared and routed heads (MoH) against their equation, and the balance loss. combinations_test.cc covers gradients,
-// decoding, padding and combinations.
+// Compares shared and routed heads (MoH) with their equation, and tests the balance loss. combinations_test.cc covers
+// gradients, decoding, padding and combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ Layer layer_of(const config::AttentionOptions& o) {
   return Layer(o, {.d_model = kWidth, .context_length = kTokens}, at::kDouble, /*noise=*/1.0);
 }
 
-// The gates of one token x [d], [H].
+// Returns the gates [H] of one token x [d].
 at::Tensor gates(const Layer& layer, const Setting& setting, const at::Tensor& x) {
   const at::Tensor p = x.matmul(layer.at("select")).softmax(0);
   const at::Tensor least = std::get<0>(p.sort(0, /*descending=*/true))[setting.top_k - 1];
@@ -54,7 +54,7 @@ at::Tensor gates(const Layer& layer, const Setting& setting, const at::Tensor& x
   return at::cat({shared * mix[0], routed * mix[1]});
 }
 
-// The dense layer with the same projections, one head at a time, times the gates.
+// Sums the heads of a dense layer with the same projections, each multiplied by its gates.
 at::Tensor written_out(const Layer& layer, const Setting& setting, const at::Tensor& x) {
   config::AttentionOptions o = options_of(setting);
   o.projection = "dense";
@@ -86,7 +86,7 @@ TEST(SharedAndRouted, MatchesItsEquation) {
   }
 }
 
-// "switch" is E sum_e P_e F_e; the authors' loss counts each of a token's k heads as one and is k times as large.
+// "switch" is E sum_e P_e F_e. The authors' loss counts each of a token's k heads as one, and is thus k times as large.
 TEST(SharedAndRouted, TheBalanceLossCountsTheRoutedHeadsOfValidTokens) {
   const Setting setting{2, 2};
   const Layer layer = layer_of(options_of(setting));

@@ -1,4 +1,4 @@
-// Sigmoid attention against its equation. combinations_test.cc covers gradients, decoding, padding and combinations.
+// Tests sigmoid attention's equation. combinations_test.cc covers gradients, decoding, padding and combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ Layer sigmoid_layer(bool causal, double scale) {
   return layer;
 }
 
-// o_i = sum over visible j of sigmoid(scale q_i . k_j - log n_i) v_j, then the output projection.
+// o_i is the sum over visible j of sigmoid(scale q_i . k_j - log n_i) v_j; the output projection follows.
 at::Tensor written_out(const Layer& layer, const at::Tensor& all, const at::Tensor& valid, bool causal, double scale) {
   const at::Tensor q = at::einsum("bsd,dhe->bhse", {all, layer.at("w_q")});
   const at::Tensor k = at::einsum("bsd,dge->bgse", {all, layer.at("w_k")});

@@ -1,4 +1,4 @@
-// Sparse heads (MoSA) against their equation, token by token. combinations_test.cc covers gradients, padding and
+// Compares sparse heads (MoSA) with their equation, token by token. combinations_test.cc covers gradients, padding and
 // combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ Layer layer_of(const config::AttentionOptions& o, bool causal) {
   return Layer(o, {.d_model = kWidth, .causal = causal, .context_length = kTokens}, at::kDouble, /*noise=*/1.0);
 }
 
-// The valid tokens that a head with these scores [T] selects.
+// Returns the valid tokens that a head with these scores [T] selects.
 std::vector<std::int64_t> chosen(const at::Tensor& score, const at::Tensor& valid,
                                  const config::SparseHeadOptions& own) {
   std::vector<std::int64_t> tokens(kTokens);
@@ -51,7 +51,7 @@ struct Heads {
   at::Tensor w_q, w_k, w_v, w_o;
 };
 
-// One head over `tokens`, added to y [T, d].
+// Adds the output of one head over `tokens` to y [T, d].
 void add_head(at::Tensor& y, const at::Tensor& x, const Heads& w, std::int64_t h, const at::Tensor& gate,
               const std::vector<std::int64_t>& tokens, bool causal) {
   const auto of = [&](const at::Tensor& m, std::int64_t i) { return x[i].matmul(m.select(1, h)); };
@@ -113,7 +113,7 @@ TEST(SparseHeads, MatchTheirEquation) {
   }
 }
 
-// The output is 0 for a token that no head selects, in single precision as well.
+// Tokens that no head selects must have the output 0 in single precision, too.
 TEST(SparseHeads, GiveZeroToTokensThatAreNotSelected) {
   const Layer layer(options_of({.sparsity = 100}), {.d_model = kWidth, .context_length = kTokens}, at::kFloat, 1.0);
   Recorder recorder({"chosen"});

@@ -1,4 +1,4 @@
-// Grouped-tied attention against its equation. combinations_test.cc covers gradients, decoding, padding and
+// Compares grouped-tied attention with its equation. combinations_test.cc covers gradients, decoding, padding and
 // combinations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

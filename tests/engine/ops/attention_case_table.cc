@@ -1,4 +1,4 @@
-// The table of attention's cases: sizes, and the combinations of options at each.
+// Lists the cases of attention: sizes, and the combinations of options at each size.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -10,7 +10,7 @@
 namespace headroom::ops {
 namespace {
 
-// Plain attention and relative positions.
+// Sizes for plain attention and relative positions.
 const std::vector<AttentionCase> kPlain = {
     {2, 2, 2, 7, 7, 5},
     {1, 4, 2, 5, 11, 3},
@@ -30,7 +30,7 @@ const std::vector<AttentionCase> kPlain = {
     {2, 2, 1, 5, 150, 16, false, 0, AttentionCase::none, true},
 };
 
-// Compositions, mixtures and their combinations.
+// Sizes for compositions, mixtures and combinations of both.
 const std::vector<AttentionCase> kSizes = {{1, 1, 1, 1, 1, 1},
                                            {2, 4, 2, 17, 17, 5},
                                            {2, 8, 8, 37, 70, 13},
@@ -44,7 +44,7 @@ const std::vector<AttentionCase> kSizes = {{1, 1, 1, 1, 1, 1},
                                            {1, 8, 4, 7, 140, 11, true, 80},
                                            {2, 6, 6, 5, 70, 16, false, 0, AttentionCase::blind}};
 
-// Cases of Role::sequence.
+// Sizes for Role::sequence.
 const std::vector<AttentionCase> kSequences = {{2, 4, 2, 83, 83, 13},
                                                {1, 8, 4, 140, 140, 11, true, 80},
                                                {2, 6, 6, 70, 70, 24, true, 0, AttentionCase::blind},
@@ -52,20 +52,20 @@ const std::vector<AttentionCase> kSequences = {{2, 4, 2, 83, 83, 13},
                                                {1, 4, 4, 5, 5, 32},
                                                {1, 2, 1, 66, 66, 64}};
 
-// Cases of Role::bfloat16: sizes that fill several tiles, and odd ones.
+// Sizes for Role::bfloat16: some fill several tiles, others are odd.
 const std::vector<AttentionCase> kTiles = {
     {2, 4, 2, 64, 64, 32},        {1, 2, 2, 67, 67, 13},
     {2, 2, 1, 71, 131, 41},       {1, 4, 4, 127, 127, 24, true, 29},
     {2, 4, 4, 67, 97, 17, false}, {2, 2, 2, 101, 101, 24, true, 0, AttentionCase::holes}};
 
-// For sinks and for d_value != d_head: several block sizes, windows, the decode path, rows without a visible key.
+// Sizes for sinks and d_value != d_head: several block sizes, windows, the decode path, rows without a visible key.
 const std::vector<AttentionCase> kMixedSizes = {{2, 4, 2, 83, 83, 13},
                                                 {1, 4, 4, 70, 70, 8, true, 30},
                                                 {2, 2, 1, 5, 5, 16},
                                                 {2, 4, 2, 3, 131, 17, true, 40},
                                                 {2, 3, 3, 67, 67, 7, false, 0, AttentionCase::blind}};
 
-// Collects cases and cycles through the layouts, so that every kind of case gets each of them at some size.
+// Collects cases and cycles through the layouts, so that every kind of case gets each layout at some size.
 struct Table {
   std::vector<AttentionCase> all;
   void add(AttentionCase c, Role role) {
@@ -78,8 +78,7 @@ struct Table {
   }
 };
 
-// With `maximum`, two components may be equal up to rounding, and then either may win. Such cases are limited to few
-// query-key pairs.
+// With `maximum`, two components may be equal up to rounding, and either may win. Such cases have few query-key pairs.
 bool too_many_for_the_best(const AttentionCase& c) {
   return c.mixture && c.mixture->maximum && c.t * c.s > 1600;
 }
@@ -121,7 +120,7 @@ void add_mixtures(const AttentionCase& size, Table& to) {
   }
 }
 
-// Combinations of scores, positions and head composition.
+// Adds combinations of scores, positions and head composition.
 void add_combinations(const AttentionCase& size, Role role, Table& to) {
   const std::vector<std::optional<MixtureCase>> scores = {
       std::nullopt, MixtureCase{.coefficient = 0.05},
@@ -159,9 +158,9 @@ void add_bfloat16(AttentionCase size, Table& to) {
     to.add(c, Role::bfloat16);
   }
   if (size.sink) {
-    return;  // tested in float32
+    return;  // float32 cases cover sinks
   }
-  // Coefficients are exact in bfloat16.
+  // The coefficients are exact in bfloat16.
   for (const MixtureCase& kind :
        {MixtureCase{.n = 1}, MixtureCase{.n = 2}, MixtureCase{.n = 2, .keys = MixtureCase::shifted, .epsilon = 0.5},
         MixtureCase{.n = 3, .coefficient = 0.0, .epsilon = 0.5},
@@ -203,7 +202,7 @@ void add_widths_and_sinks(Table& to) {
   }
 }
 
-// Biases of queries and keys, with dot products, mixtures and composed heads.
+// Adds biases of queries and keys, with dot products, mixtures and composed heads.
 void add_token_biases(Table& to) {
   const std::vector<std::optional<MixtureCase>> scores = {
       std::nullopt, MixtureCase{.coefficient = 0.05, .prior = MixtureCase::per_key, .epsilon = 0.5},
@@ -226,7 +225,7 @@ void add_token_biases(Table& to) {
   }
 }
 
-// Formulas of scores: operations, what values vary with, and masks that leave whole blocks out.
+// Adds formulas that cover the operations, the indices that values vary with, and masks that hide whole blocks.
 void add_formulas(Table& to) {
   const std::vector<FormulaCase> kinds = {
       {"s", "i - j < 20 or j < 4"},
@@ -258,7 +257,7 @@ void add_formulas(Table& to) {
   }
 }
 
-// Biases of pairs, and mixtures with an epsilon and a sink.
+// Adds biases of pairs, and mixtures with an epsilon and a sink.
 void add_reference_only(Table& to) {
   for (AttentionCase c : {AttentionCase{2, 4, 2, 5, 7, 3}, {2, 4, 4, 5, 7, 3, false}}) {
     for (const bool per_batch : {false, true}) {

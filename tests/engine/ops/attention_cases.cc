@@ -1,4 +1,4 @@
-// Names, tensors and bounds of attention's cases.
+// Builds the names, tensors and bounds of attention's cases.
 #include "attention_cases.h"
 
 #include <fmt/format.h>
@@ -176,7 +176,7 @@ AttentionInputs AttentionCase::inputs(const Setting& setting) const {
   if (composed && composed->post) {
     in.post = head_map(*this, draw);
   }
-  if (sink) {  // of about the same size as the scores
+  if (sink) {  // about as large as the scores
     in.sink = draw.parameter({h}, 2.0);
   }
   if (formula) {
@@ -198,12 +198,12 @@ Problem AttentionCase::problem(const Setting& setting) const {
           }};
 }
 
-// Scores are sums of e <= 41 products of size ~1: an error of about 41 * 2^-24 in a score is the same relative error in
-// a probability, and gradients sum S <= 200 of them. Composition sums over up to 16 heads. A mixture's squared
-// distances, of size 2 e, are differences with an error of up to 2 e * 2^-24 * 4 before exp(). With relative positions
-// a score has two dot products. In bfloat16, results, probabilities and the gradients of scores are rounded to 8 bits,
-// and the backward pass reads the rounded result; the gradient of a mixture's prior sums those errors over all pairs.
-// What a formula reads has sums over all pairs as gradients, of which most cancel.
+// Scores sum e <= 41 products of size ~1. An error of about 41 * 2^-24 in a score is the same relative error in a
+// probability, and gradients sum S <= 200 of them. Composition sums over up to 16 heads. A mixture's squared distances,
+// of size 2 e, are differences with an error of up to 2 e * 2^-24 * 4 before exp(). With relative positions, a score
+// has two dot products. In bfloat16, results, probabilities and the gradients of scores are rounded to 8 bits, and the
+// backward pass reads the rounded result. The gradient of a mixture's prior sums these errors over all pairs. The
+// gradients of a formula's tensors are sums over all pairs, most of which cancel.
 std::vector<Precision> AttentionCase::precisions() const {
   if (role == Role::bfloat16) {
     return {{at::kBFloat16, (mixture ? 48.0 : 6.0) / 256}};

@@ -1,5 +1,5 @@
-// Cases (operator_cases.h) of attention, at even and odd sizes: masks, relative positions, composed heads, mixtures of
-// keys, sinks, biases, d_value != d_head. Also cases of attention over sequences with separate keys, and of row_terms.
+// Cases (operator_cases.h) of attention at even and odd sizes: masks, relative positions, composed heads, mixtures of
+// keys, sinks, biases, d_value != d_head. There are also cases of attention over separate sequences, and of row_terms.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -25,7 +25,7 @@ struct MixtureCase {
   enum Prior { none, one, per_key };
   std::int64_t n = 2;
   Keys keys = own;
-  double coefficient = 0.2;  // c_r = coefficient r, counted from 1; 0: the scaled dot product
+  double coefficient = 0.2;  // c_r = coefficient r, r from 1; with 0, the score is the scaled dot product
   Prior prior = none;
   double epsilon = 0.0;
   bool maximum = false;
@@ -33,20 +33,20 @@ struct MixtureCase {
 
 struct BiasCase {
   bool per_batch = true, per_query = true;
-  bool by_token = false;  // query_bias and key_bias
+  bool by_token = false;  // query_bias and key_bias instead of bias
 };
 
-// Reads learned0, table0 and token0 if the score names them.
+// The score reads learned0, table0 and token0 if it contains these names.
 struct FormulaCase {
   std::string score, mask = {};
   bool normalise = true;
-  bool shared = false;  // by all heads; tables: also by all sequences
+  bool shared = false;  // all heads share the tensors; all sequences share tables, too
   bool queries_last = true;
   std::int64_t first_key = 0;
 };
 
 struct AttentionCase {
-  enum Padding { none, holes, blind };  // holes: every third key is invalid; blind: so are the first two keys
+  enum Padding { none, holes, blind };  // holes: every third key is invalid; blind: the first two are invalid, too
   std::int64_t b, h, g, t, s, e;
   bool causal = true;
   std::int64_t window = 0;
@@ -56,7 +56,7 @@ struct AttentionCase {
   std::optional<MixtureCase> mixture = {};
   Layout layout = Layout::dense;
   Role role = Role::tested;
-  std::int64_t w = 0;  // d_value; 0: e
+  std::int64_t w = 0;  // d_value; 0 means e
   bool sink = false;
   std::optional<BiasCase> bias = {};
   std::optional<FormulaCase> formula = {};
@@ -71,10 +71,10 @@ struct AttentionCase {
 const std::vector<AttentionCase>& attention_cases();
 std::vector<AttentionCase> attention_cases(Role role);
 
-// The tensors with a gradient, in this order, if set: q, k, v, q_position, r, bias, query_bias, key_bias, sink, more
-// keys, shift, prior, what a formula reads, and of each composition the fixed map and both sides' factors.
+// Returns the set tensors with a gradient, in this order: q, k, v, q_position, r, bias, query_bias, key_bias, sink,
+// more keys, shift, prior, the formula's, and for each composition the fixed map and both sides' factors.
 std::vector<at::Tensor> leaves_of(AttentionInputs in);
-// The same inputs with these tensors replaced, in the same order.
+// Returns the same inputs with these tensors replaced, in the same order.
 AttentionInputs with_leaves(AttentionInputs in, const std::vector<at::Tensor>& leaves);
 
 struct SequencesCase {
@@ -90,7 +90,7 @@ struct SequencesCase {
                        sink ? " sink" : "", padded ? " padded" : "", name_of(layout));
   }
 
-  // Leaves: q, k and v of each sequence, q_position and r, sink. Rows before SequenceKeys::begin must be ignored.
+  // The leaves are each sequence's q, k and v, then q_position, r and sink. Rows before `begin` must be ignored.
   Problem problem(const Setting& setting) const {
     constexpr std::int64_t kBefore = 2;
     const Draw draw{setting, layout};
@@ -135,7 +135,7 @@ struct SequencesCase {
     return {.leaves = std::move(leaves), .run = run, .differentiable = false};
   }
 
-  // As AttentionCase::precisions().
+  // AttentionCase::precisions() derives the bound.
   std::vector<Precision> precisions() const { return {{at::kFloat, 1e-5}}; }
 };
 
@@ -162,8 +162,8 @@ struct RowTermsCase {
               return row_terms(x[0], x[1], implementation);
             }};
   }
-  // Sums of e <= 64 products (B n <= 210 for a direction's gradient), each rounded to 2^-24. With bfloat16 inputs,
-  // accumulation is in float32 and the rows' gradient is rounded to 8 bits.
+  // Each element sums e <= 64 products (B n <= 210 for a direction's gradient), each rounded to 2^-24. With bfloat16
+  // inputs, accumulation is in float32 and the rows' gradient is rounded to 8 bits.
   std::vector<Precision> precisions() const { return {{at::kFloat, 2e-6}, {at::kBFloat16, 1.0 / 256}}; }
 };
 

@@ -1,5 +1,5 @@
-// Decoding. A sequence fed in small steps, with keys and values from a cache, gives the rows of the float64 reference
-// of the whole sequence. Sequences with separate keys, decoded together, give the same bits as alone.
+// Tests decoding. A sequence read in small steps from a cache must give the rows of the whole sequence's float64
+// reference. Sequences with separate keys must give the same bits decoded together as alone.
 #include <gtest/gtest.h>
 
 #include "attention_cases.h"
@@ -17,15 +17,15 @@ double largest(const at::Tensor& t) {
   return t.abs().max().item<double>();
 }
 
-// Expects errors below `single` and, of bfloat16 values, one rounding to 8 bits; 2% more for second-order terms.
+// Expects errors below `single`. bfloat16 values may add one rounding to 8 bits, and 2% more for second-order terms.
 void expect_within(const at::Tensor& got, const at::Tensor& exact, bool rounded, double single,
                    const std::string& what) {
   ASSERT_EQ(got.sizes(), exact.sizes()) << what;
   const at::Tensor allowed = exact.abs() * (rounded ? 1.02 / 256 : 0.0) + single;
-  EXPECT_LE(((got.to(at::kDouble) - exact).abs() / allowed).max().item<double>(), 1.0) << what;  // false for a NaN
+  EXPECT_LE(((got.to(at::kDouble) - exact).abs() / allowed).max().item<double>(), 1.0) << what;  // false for NaN
 }
 
-// Queries [begin, begin + t) of a sequence and the keys up to the last of them.
+// Returns the queries [begin, begin + t) of a sequence, and the keys up to the last of these queries.
 AttentionInputs step(AttentionInputs in, std::int64_t begin, std::int64_t t) {
   const std::int64_t all = in.k.size(2), n = in.mask.causal ? begin + t : all;
   const auto keys = [&](at::Tensor& tensor, std::int64_t axis) { tensor = tensor.narrow(axis, 0, n); };
@@ -57,7 +57,7 @@ AttentionInputs step(AttentionInputs in, std::int64_t begin, std::int64_t t) {
   return in;
 }
 
-// Runs the sequence in small steps and expects that each chooses the fused version.
+// Runs the sequence in small steps and expects that each step chooses the fused version.
 at::Tensor in_steps(const AttentionInputs& all) {
   const at::NoGradGuard no_gradients;
   std::vector<at::Tensor> rows;
@@ -77,13 +77,13 @@ at::Tensor exactly(const AttentionInputs& in) {
   return attention_reference(with_leaves(in, in_double(leaves_of(in))));
 }
 
-// float32's error as in the table of cases: squared distances of size 2 e are differences with an error of up to 2 e *
-// 2^-24 * 4 = 1.2e-5 before exp(), and composition sums over up to 8 heads. The decode path accumulates in float32 even
-// for bfloat16 tensors, so that only the result is rounded.
+// float32 has the error derived in attention_cases.cc: squared distances of size 2 e are differences with an error of
+// up to 2 e * 2^-24 * 4 = 1.2e-5 before exp(), and composition sums over up to 8 heads. Even for bfloat16 tensors, the
+// decode path accumulates in float32, so only the result is rounded.
 void expect_steps_equal_the_whole(at::ScalarType type) {
   for (const AttentionCase& c : attention_cases(Role::sequence)) {
-    // Without a causal mask, the offsets of a step differ from those of the whole sequence. Keys shifted by position
-    // are rounded again in bfloat16.
+    // Without a causal mask, a step's offsets differ from the whole sequence's. Keys shifted by position are rounded
+    // twice in bfloat16.
     const bool by_position = c.mixture && c.mixture->keys == MixtureCase::shifted_by_position;
     if ((c.relative && !c.causal) || (by_position && type == at::kBFloat16)) {
       continue;
@@ -118,7 +118,7 @@ TEST(AttentionDecode, ThreadsDoNotChangeTheResult) {
   }
 }
 
-// float32 keys with bfloat16 values, on the decode path and in blocks.
+// Keys are float32 and values bfloat16, on the decode path and in blocks.
 TEST(AttentionDecode, MixedTypesAreWidened) {
   for (const AttentionCase& c : attention_cases(Role::sequence)) {
     if (c.s != 83) {
@@ -140,7 +140,7 @@ struct Kind {
   std::int64_t window = 0;
 };
 
-// Keys are in the middle of a longer tensor, as in a cache.
+// The keys are in the middle of a longer tensor, as in a cache.
 AttentionInputs inputs_of(const Kind& kind, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
   constexpr std::int64_t kHeads = 4, kDim = 19;
   const std::int64_t n = std::ssize(sizes), most = *std::max_element(sizes.begin(), sizes.end());

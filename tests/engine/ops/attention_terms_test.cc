@@ -1,4 +1,4 @@
-// Sinks, biases on the scores, and values of another width than keys.
+// Tests sinks, biases on the scores, and values with another width than keys.
 #include <cmath>
 #include <limits>
 
@@ -23,7 +23,7 @@ Evaluated evaluate_attention(const AttentionInputs& in, Implementation implement
   return testing::evaluate([&](const auto& x) { return attention(with_leaves(in, x), implementation); }, leaves_of(in));
 }
 
-// Far below the scores a sink has no effect; far above them the result is 0.
+// A sink far below the scores has no effect; a sink far above makes the result 0.
 TEST(Sink, FarFromTheScores) {
   for (const std::int64_t t : {3, 70}) {
     at::manual_seed(2);
@@ -64,7 +64,7 @@ TEST(Sink, AFullyMaskedRowIsZero) {
   }
 }
 
-// exp(sink) is added to a mixture's epsilon.
+// A mixture adds exp(sink) to its epsilon.
 TEST(Sink, WithAMixture) {
   at::manual_seed(4);
   AttentionCase c{1, 2, 2, 6, 6, 4};
@@ -81,7 +81,7 @@ TEST(Sink, OneForEachHead) {
   EXPECT_THROW(attention(in), Error);
 }
 
-// An additional channel that is 1 in the queries and the bias in the keys acts as a bias of each key.
+// A channel that is 1 in the queries and holds the bias in the keys acts as a bias of each key.
 TEST(ScoreBias, HasTheGradientOfAChannel) {
   at::manual_seed(2);
   AttentionCase c{2, 4, 4, 5, 7, 3};
@@ -108,10 +108,10 @@ TEST(ScoreBias, RefusesMismatchedInputs) {
   }
 }
 
-// A bias of queries and keys is the bias of pairs that it adds up to, in the fused kernels as well. Heads are composed
-// before the softmax, which would make the gradient of the query's term 0.
+// Biases of queries and keys must equal the bias of pairs that is their sum, in the fused kernels, too. Heads are
+// composed before the softmax; without composition, the gradient of the query's term would be 0.
 TEST(TokenBias, IsTheSumOfItsTerms) {
-  for (const std::int64_t t : {3, 40}) {  // decode path, blocks
+  for (const std::int64_t t : {3, 40}) {  // decode path, then blocks
     for (const bool per_batch : {false, true}) {
       at::manual_seed(5);
       AttentionCase c{2, 4, 2, t, t + 7, 6};

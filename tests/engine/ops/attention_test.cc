@@ -16,7 +16,7 @@ using testing::evaluate;
 TEST(Attention, ThreadsDoNotChangeTheResult) {
   std::vector<AttentionCase> all = {{2, 4, 2, 130, 170, 9, true, 0, AttentionCase::none, true},
                                     {2, 4, 2, 3, 170, 9, true, 0, AttentionCase::none, true}};
-  AttentionCase heads{1, 4, 4, 150, 150, 8};  // several blocks of rows and several parts
+  AttentionCase heads{1, 4, 4, 150, 150, 8};  // several blocks of rows, several parts
   for (const AttentionCase& kind : attention_cases(Role::sequence)) {
     if (kind.h == 8) {
       heads.relative = kind.relative;
@@ -51,7 +51,7 @@ TEST(Attention, WithoutAnyKeyGivesZeroAndNoGradient) {
   }
 }
 
-// [2, 4, T, 8], with composed heads or a mixture of keys.
+// Returns inputs [2, 4, T, 8]: plain, with composed heads, and with a mixture of keys.
 std::vector<AttentionInputs> plain_composed_and_mixed(std::int64_t queries, std::int64_t keys, at::ScalarType type) {
   const auto random = [&](std::int64_t tokens) { return at::randn({2, 4, tokens, 8}).to(type); };
   std::vector<AttentionInputs> all;
@@ -102,7 +102,7 @@ TEST(Attention, ANanReachesTheSameResultsAsInTheReference) {
 
 TEST(Attention, RefusesMismatchedInputs) {
   const at::Tensor q = at::ones({1, 2, 4, 3}), k = at::ones({1, 2, 3, 3});
-  EXPECT_THROW(attention({.q = q, .k = k, .v = k}), Error);  // causal with fewer keys than queries
+  EXPECT_THROW(attention({.q = q, .k = k, .v = k}), Error);  // a causal mask needs at least as many keys as queries
   EXPECT_THROW(attention({.q = q, .k = at::ones({1, 3, 4, 3}), .v = at::ones({1, 3, 4, 3})}), Error);
   AttentionInputs half{.q = q, .k = q, .v = q};
   half.q_position = q;
@@ -125,7 +125,7 @@ TEST(Attention, UnfusedInputsHaveAReason) {
   EXPECT_THROW(attention(in, Implementation::fused), UserError);
 }
 
-// Result and gradients with all tensors in that layout.
+// Returns the result and the gradients with all tensors in this layout.
 std::vector<at::Tensor> result_and_gradients(const AttentionInputs& in, Layout layout) {
   std::vector<at::Tensor> leaves;
   for (const at::Tensor& leaf : leaves_of(in)) {
@@ -139,7 +139,7 @@ std::vector<at::Tensor> result_and_gradients(const AttentionInputs& in, Layout l
   return all;
 }
 
-// Rows at odd offsets and strides give the same bits as contiguous ones.
+// Rows at odd offsets and strides must give the same bits as contiguous rows.
 TEST(AttentionViews, EqualCopiesBitForBit) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const AttentionCase& c : attention_cases(Role::sequence)) {
@@ -159,7 +159,7 @@ TEST(AttentionViews, EqualCopiesBitForBit) {
 }
 
 constexpr std::int64_t kHeads = 2, kTokens = 1536, kWidth = 8;
-constexpr std::int64_t kMatrix = kTokens * kTokens * std::int64_t{sizeof(float)};  // of one head
+constexpr std::int64_t kMatrix = kTokens * kTokens * std::int64_t{sizeof(float)};  // bytes of a head's pairs
 
 AttentionCase case_of(bool relative, bool composed, bool mixture) {
   AttentionCase c{1, kHeads, kHeads, kTokens, kTokens, kWidth, true, 0, AttentionCase::none, relative};
@@ -168,13 +168,13 @@ AttentionCase case_of(bool relative, bool composed, bool mixture) {
   return c;
 }
 
-// Bytes by which a forward and backward pass raises the process's peak memory.
+// Returns the bytes by which a forward and backward pass raises the process's peak memory.
 std::int64_t peak_of(const Problem& problem, Implementation implementation) {
   const auto run = [&] {
     testing::evaluate([&](const std::vector<at::Tensor>& x) { return problem.run(x, implementation); }, problem.leaves);
   };
   if (implementation == Implementation::fused) {
-    run();  // oneDNN generates its kernels once
+    run();  // oneDNN generates its kernels in the first run
   }
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
@@ -196,7 +196,7 @@ TEST(AttentionMemory, NoMatrixOfQueriesAndKeysIsStored) {
                                  case_of(false, false, true), case_of(true, true, true)}) {
     const Problem problem = c.problem({});
     EXPECT_LT(peak_of(problem, Implementation::fused), kMatrix) << c.name();
-    // The bound can fail: the reference exceeds it.
+    // The reference must exceed the bound, which shows that the test can fail.
     EXPECT_GT(peak_of(problem, Implementation::reference), 2 * kHeads * kMatrix) << c.name();
   }
 }

@@ -1,4 +1,4 @@
-// Which of several backends runs, with those of a toy operator.
+// Tests which of several backends runs, with a toy operator.
 #include "engine/ops/backend.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ std::string few_only(const Toy& in) {
   return in.x.numel() < 8 ? "" : "many elements";
 }
 
-// "second" and "also second" have the same place and are ordered by name. Added in another order than that of the
-// places.
+// "second" and "also second" have the same rank, so their names order them. Backends are added in another order than
+// their ranks.
 void add_all(Backends<Toy>& toy) {
   toy.add({{"last", at::kCPU, 9, any_type}, few_only, run_toy<4>});
   toy.add({{"second", at::kCPU, 5, float32_or_bfloat16}, few_only, run_toy<3>});
@@ -33,7 +33,7 @@ void add_all(Backends<Toy>& toy) {
   toy.add({{"also second", at::kCPU, 5, all_but_float64}, even_only, run_toy<2>});
 }
 
-// What ran: the value that a backend writes; 0: the reference.
+// Returns the value that the chosen backend writes, or 0 for the reference.
 int chosen(const Backends<Toy>& toy, const at::Tensor& x, Implementation wanted = Implementation::automatic) {
   const auto* backend = toy.choose(wanted, x, {x});
   return backend == nullptr ? 0 : backend->run({x})[0].item<int>();
@@ -45,9 +45,9 @@ TEST(Backends, TheFirstThatDoesNotRefuseRuns) {
   EXPECT_EQ(chosen(toy, at::zeros({2})), 1);
   EXPECT_EQ(chosen(toy, at::zeros({2}), Implementation::fused), 1);
   EXPECT_EQ(chosen(toy, at::zeros({2}), Implementation::reference), 0);
-  EXPECT_EQ(chosen(toy, at::zeros({2}, at::kHalf)), 2);    // "first" does not support its dtype
-  EXPECT_EQ(chosen(toy, at::zeros({3})), 3);               // "first" and "also second" refuse it
-  EXPECT_EQ(chosen(toy, at::zeros({3}, at::kDouble)), 4);  // only "last" supports its dtype
+  EXPECT_EQ(chosen(toy, at::zeros({2}, at::kHalf)), 2);    // "first" does not support the dtype
+  EXPECT_EQ(chosen(toy, at::zeros({3})), 3);               // "first" and "also second" refuse the size
+  EXPECT_EQ(chosen(toy, at::zeros({3}, at::kDouble)), 4);  // only "last" supports the dtype
   EXPECT_EQ(chosen(toy, at::zeros({9})), 0);
 }
 

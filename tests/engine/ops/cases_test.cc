@@ -1,5 +1,5 @@
-// Every operator case: the fused version against the reference in float64, result and all gradients, on every device
-// and with each backend separately.
+// Compares the fused version of every operator case with the float64 reference: the result and all gradients, on every
+// device and with each backend alone.
 #include <ATen/core/grad_mode.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -34,7 +34,7 @@ namespace headroom::testing {
 class GuardedAllocator : public c10::Allocator {
  public:
   static GuardedAllocator& instance() {
-    static GuardedAllocator* all = new GuardedAllocator;  // outlives every tensor
+    static GuardedAllocator* all = new GuardedAllocator;  // never destroyed, because tensors may outlive it
     return *all;
   }
 
@@ -49,7 +49,7 @@ class GuardedAllocator : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, std::size_t n) const override { default_copy_data(to, from, n); }
 
-  // The number of tensors with damaged guards since the last call.
+  // Returns the number of tensors whose guards were damaged since the last call.
   int damaged() {
     const std::lock_guard lock(mutex_);
     for (const auto& [base, n] : sizes_) {
@@ -59,8 +59,8 @@ class GuardedAllocator : public c10::Allocator {
   }
 
  private:
-  static constexpr std::size_t kGuard = 64;    // bytes: a cache line, an AVX-512 vector
-  static constexpr unsigned char kNan = 0xFF;  // a NaN in float64, float32 and bfloat16 when repeated
+  static constexpr std::size_t kGuard = 64;    // in bytes: a cache line or an AVX-512 vector
+  static constexpr unsigned char kNan = 0xFF;  // repeated, it is NaN in float64, float32 and bfloat16
 
   static bool broken(const unsigned char* base, std::size_t n) {
     const std::size_t whole = (n + 3 * kGuard - 1) / kGuard * kGuard;
@@ -83,7 +83,7 @@ class GuardedAllocator : public c10::Allocator {
   int damaged_ = 0;
 };
 
-// Makes torch use GuardedAllocator during its lifetime.
+// Makes torch use GuardedAllocator until the object is destroyed.
 class GuardedMemory {
  public:
   GuardedMemory() : before_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(&GuardedAllocator::instance(), kFirst); }
@@ -101,7 +101,7 @@ struct OperatorCase {
   std::string op, name;
   std::function<ops::Problem(const ops::Setting&)> problem;
   std::vector<ops::Precision> precisions;
-  double share = 0.0;  // a gradient's error is relative to at least this share of the largest of all gradients
+  double share = 0.0;  // least scale of a gradient's error, as a share of the largest gradient
 };
 
 inline void PrintTo(const OperatorCase& c, std::ostream* to) {
@@ -153,7 +153,7 @@ std::vector<at::Device> devices() {
   return all;
 }
 
-// Restricts a list to one backend during its lifetime.
+// Restricts a list to one backend until the object is destroyed.
 class OnlyBackend {
  public:
   OnlyBackend(BackendList& list, const std::string& name) : list_(list) { list.restrict_to(name); }
@@ -177,8 +177,8 @@ double largest(const at::Tensor& t) {
   return t.numel() == 0 ? 0.0 : t.abs().max().item<double>();
 }
 
-// Errors are relative to the tensor's largest element, and to at least `share` of the largest of all gradients, because
-// some gradients vanish by cancellation (a prior's if it is the same for all keys).
+// Errors are relative to the tensor's largest element. For gradients, the scale is at least `share` of the largest of
+// all gradients, because some gradients vanish by cancellation, such as a prior's that is equal for all keys.
 void expect_near(const Evaluated& got, const Evaluated& exact, double bound, double share) {
   EXPECT_LE(testing::relative_error(got.value, exact.value), bound) << "value";
   double all = 0.0;
@@ -192,7 +192,7 @@ void expect_near(const Evaluated& got, const Evaluated& exact, double bound, dou
   }
 }
 
-// Compares each backend that takes the problem with the reference. Returns the refusals if all refuse.
+// Compares each backend that accepts the problem with the reference. Returns the refusals if all backends refuse.
 std::string compare_backends(const OperatorCase& c, const Precision& precision, at::Device device) {
   at::manual_seed(1);
   const Problem problem = c.problem({precision.type, device});
@@ -249,7 +249,7 @@ TEST(CaseTables, EveryOperatorWithBackendsHasOne) {
     with_cases.insert(c.op);
   }
   for (const BackendList* list : backend_lists()) {
-    if (!list->op().starts_with("toy")) {  // registered by another test
+    if (!list->op().starts_with("toy")) {  // another test's operator
       with_backends.insert(list->op());
     }
   }
@@ -271,7 +271,7 @@ TEST(CaseTables, CasesWithoutABackendUseTheReference) {
   EXPECT_GT(compared, 5);
 }
 
-// The operator's first case that is not empty. Backends refuse it only because of the dtype.
+// Returns the operator's first case that is not empty, so that backends can refuse only its dtype.
 Problem first_problem(const std::string& op, const Setting& setting) {
   for (const OperatorCase& c : testing::operator_cases()) {
     if (c.op == op) {
@@ -285,7 +285,7 @@ Problem first_problem(const std::string& op, const Setting& setting) {
 }
 
 TEST(CaseTables, BackendsAcceptTheDtypesTheyDeclare) {
-  const std::set<std::string> inside = {"head_map_factors", "row_terms"};  // these fall back to the reference silently
+  const std::set<std::string> inside = {"head_map_factors", "row_terms"};  // they silently fall back to the reference
   int taken = 0, refused = 0;
   for (BackendList* list : backend_lists()) {
     for (const BackendTraits& backend : list->traits()) {
@@ -323,7 +323,7 @@ TEST(GuardedMemory, ShowsWhatIsReadAndWrittenBeyondATensor) {
     numbers[5] = 0.0F;
     EXPECT_EQ(GuardedMemory::damaged(), 1);
   }
-  EXPECT_EQ(GuardedMemory::damaged(), 1);  // the same tensor when it was freed
+  EXPECT_EQ(GuardedMemory::damaged(), 1);  // the same tensor, reported when it was freed
   EXPECT_EQ(GuardedMemory::damaged(), 0);
 }
 

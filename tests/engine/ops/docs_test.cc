@@ -1,4 +1,4 @@
-// The generated parts of docs/operators.md. HEADROOM_WRITE_DOCS=1 rewrites them.
+// Checks the generated parts of docs/operators.md. HEADROOM_WRITE_DOCS=1 rewrites them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@ std::string content_of(const std::string& file) {
   return content.str();
 }
 
-// The text between two marks, without them.
+// The place of the text between two marks.
 struct Part {
   std::size_t begin, size;
 };
@@ -29,7 +29,7 @@ Part find_part(const std::string& text, const std::string& first, const std::str
   return {begin, end - begin};
 }
 
-// Compares the part of the page between the comments of that name, or writes it.
+// Compares the part of the page between the HTML comments with this name, or rewrites that part.
 void expect_part(const std::string& name, const std::string& expected) {
   const std::string file = "docs/operators.md";
   std::string page = content_of(file);
@@ -52,7 +52,7 @@ TEST(OperatorsPage, SaysWhatIsFusedWhere) {
   }
   table += "\n" + rule + "\n";
   for (const BackendList* list : backend_lists()) {
-    if (list->op().starts_with("toy")) {  // registered by other tests
+    if (list->op().starts_with("toy")) {  // other tests' operators
       continue;
     }
     for (const BackendTraits& backend : list->traits()) {

@@ -9,7 +9,7 @@
 namespace headroom::ops {
 
 struct DropoutCase {
-  std::int64_t n;  // rows of 3 elements
+  std::int64_t n;  // number of rows; each has 3 elements
   bool relu;
   Layout layout = Layout::dense;
   std::string name() const { return fmt::format("{}x3{}{}", n, relu ? " relu" : "", name_of(layout)); }
@@ -20,8 +20,8 @@ struct DropoutCase {
               return dropout(x[0], options, implementation);
             }};
   }
-  // The factor and the product are rounded once each. In bfloat16 the incoming gradient and the product are rounded, at
-  // most 2^-8 each.
+  // The factor and the product are rounded once each. In bfloat16, the incoming gradient and the product are rounded by
+  // at most 2^-8 each.
   std::vector<Precision> precisions() const { return {{at::kFloat, 1.2e-7}, {at::kBFloat16, 1.0 / 128}}; }
 };
 

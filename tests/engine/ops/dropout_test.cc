@@ -15,11 +15,11 @@ TEST(Dropout, DropsTheRequestedShareEverywhere) {
       return (share - (1.0 - p)).abs().max().item<double>() / std::sqrt(p * (1.0 - p) / n);
     };
     const at::Tensor kept = y.ne(0).to(at::kDouble);
-    EXPECT_LT(far(kept.mean(), 1e6), 5.0);   // standard deviations
-    EXPECT_LT(far(kept.mean(0), 1e3), 6.0);  // the worst of a thousand columns
-    EXPECT_LT(far(kept.mean(1), 1e3), 6.0);  // and rows
+    EXPECT_LT(far(kept.mean(), 1e6), 5.0);   // in standard deviations
+    EXPECT_LT(far(kept.mean(0), 1e3), 6.0);  // the worst of 1000 columns
+    EXPECT_LT(far(kept.mean(1), 1e3), 6.0);  // the worst of 1000 rows
     EXPECT_NEAR(y.max().item<double>(), 1.0 / (1.0 - p), 1e-5);
-    // Neighbours, and the same element with the next seed, are independent.
+    // Neighbouring elements are independent, and so is an element with the next seed.
     const at::Tensor other = ops::dropout(at::ones({1000, 1000}), {.p = p, .seed = 8}).ne(0).to(at::kDouble);
     const double both = (1.0 - p) * (1.0 - p), deviation = std::sqrt(both * (1.0 - both) / 1e6);
     EXPECT_LT(std::abs((kept * other).mean().item<double>() - both) / deviation, 5.0);

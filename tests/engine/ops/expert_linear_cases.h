@@ -11,7 +11,7 @@ namespace headroom::ops {
 struct ExpertLinearCase {
   std::int64_t n, heads, choices, experts, d_in, d_out;
   bool per_head = false, sum_heads = false, weighted = true;
-  bool slots = false;  // heads are slots that share one bank, K = 1
+  bool slots = false;  // each head is a slot; all slots share one bank, K = 1
   Layout layout = Layout::dense;
 
   std::string name() const {
@@ -55,8 +55,8 @@ struct ExpertLinearCase {
                                    implementation);
             }};
   }
-  // Sums of at most max(d_in, N) * K * H products, each rounded to 2^-24; errors accumulate like a random walk. In
-  // bfloat16 three roundings to 8 bits (product, scaled row, result) of at most 2^-9 each, and that of the weighting.
+  // Elements sum at most max(d_in, N) * K * H products, each rounded to 2^-24; errors grow like a random walk. In
+  // bfloat16, the product, the scaled row, the result and the weighting are rounded, by at most 2^-9 each.
   std::vector<Precision> precisions() const { return {{at::kFloat, 2e-6}, {at::kBFloat16, 4.0 / 256}}; }
 };
 

@@ -1,6 +1,6 @@
-// Cases (operator_cases.h) of gated_delta: lengths around the chunk's, grouped value heads, d_value != d_head, a state;
-// and of short_convolution: fewer tokens than taps, one tap, widths that are no multiple of a SIMD vector, earlier
-// inputs.
+// Cases (operator_cases.h) of gated_delta: lengths near the chunk length, grouped value heads, d_value != d_head, a
+// state. Cases of short_convolution: fewer tokens than taps, one tap, widths that are not a multiple of a SIMD vector,
+// earlier inputs.
 #pragma once
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ struct GatedDeltaCase {
               return gated_delta({x[0], x[1], x[2], x[3], x[4], state}, implementation).o;
             }};
   }
-  // The state is a sum over the tokens of a few decay times, at most 200 here: sqrt(200) roundings of 2^-24 are 8e-7. A
+  // The state sums over a few decay times of tokens, at most 200 here: sqrt(200) roundings of 2^-24 are 8e-7. A
   // gradient passes through two such sums and the triangular system, whose inverse has a norm of a few.
   std::vector<Precision> precisions() const { return {{at::kFloat, 1e-5}, {at::kDouble, 1e-13}}; }
 };
@@ -61,7 +61,7 @@ inline std::vector<GatedDeltaCase> gated_delta_cases() {
     all.push_back({1, 2, 2, 100, e, w, true, 0.3, layout()});
   }
   all.push_back({1, 6, 2, 130, 8, 8, false, 0.0, layout()});
-  all.push_back({1, 2, 1, 130, 8, 8, true, 30.0, layout()});  // decays that underflow within a chunk
+  all.push_back({1, 2, 1, 130, 8, 8, true, 30.0, layout()});  // the decay underflows within a chunk
   return all;
 }
 
@@ -84,8 +84,8 @@ struct ShortConvolutionCase {
               return short_convolution({leaves[0], leaves[1], before}, implementation);
             }};
   }
-  // Sums of at most 7 taps, or of 66 tokens for the gradient of w. In bfloat16 the result and its gradient are rounded,
-  // and each gradient again.
+  // Each element sums at most 7 taps, or 66 tokens for the gradient of w. In bfloat16, the result and its gradient are
+  // rounded, and each input's gradient again.
   std::vector<Precision> precisions() const { return {{at::kFloat, 2e-6}, {at::kBFloat16, 8e-3}}; }
 };
 

@@ -1,4 +1,4 @@
-// Compares two implementations of an operator: values and all gradients, within a bound that the caller derives.
+// Compares two implementations of an operator: values and all gradients, within a bound from the caller.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@
 
 namespace headroom::testing {
 
-// Largest difference, relative to the largest element of `expected` (absolute if that is 0).
+// Returns the largest difference divided by the largest element of `expected`, or undivided if that element is 0.
 inline double relative_error(const at::Tensor& got, const at::Tensor& expected) {
   if (expected.numel() == 0) {
     return 0.0;
@@ -23,7 +23,7 @@ inline double relative_error(const at::Tensor& got, const at::Tensor& expected) 
   return scale > 0.0 ? error / scale : error;
 }
 
-// The operator's result and its gradients for `leaves` under a fixed weighting of the result.
+// Holds the operator's result, and its gradients for `leaves` under a fixed weighting of the result.
 struct Evaluated {
   at::Tensor value;
   std::vector<at::Tensor> gradients;
@@ -64,7 +64,7 @@ inline std::vector<at::Tensor> in_double(const std::vector<at::Tensor>& tensors)
   return wide;
 }
 
-// Runs `check` with 1, 2 and 3 threads in turn, then restores the number of threads.
+// Runs `check` with 1, 2 and 3 threads, then restores the number of threads.
 inline void with_threads(const std::function<void(int threads)>& check) {
   const int before = at::get_num_threads();
   for (const int threads : {1, 2, 3}) {
@@ -74,7 +74,7 @@ inline void with_threads(const std::function<void(int threads)>& check) {
   at::set_num_threads(before);
 }
 
-// Expects the same bits in result and gradients for any number of threads.
+// Expects bit-identical results and gradients for any number of threads.
 inline void expect_threads_change_nothing(const std::function<at::Tensor(const std::vector<at::Tensor>&)>& op,
                                           const std::vector<at::Tensor>& inputs, const std::string& what) {
   Evaluated one;

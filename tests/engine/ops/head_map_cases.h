@@ -18,7 +18,7 @@ struct FactorsCase {
     return fmt::format("{} rows of {} stages {} groups {} inner {} rank {} m {}{}{}{}", rows, d, stages, groups, inner,
                        rank, m, low_rank ? " low rank" : "", gate ? " gate" : "", tanh_gelu ? " tanh" : "");
   }
-  // x, then the weights in the order of HeadMapWeights. Some are strided.
+  // Returns x, then the weights in the order of HeadMapWeights. Some are strided.
   std::vector<at::Tensor> leaves(const Setting& setting) const {
     const Draw dense{setting}, swapped{setting, Layout::swapped};
     std::vector<at::Tensor> all = {swapped.activation({rows, d})};
@@ -59,8 +59,8 @@ struct FactorsCase {
             },
             /*differentiable=*/false};  // the fused operator has no derivative
   }
-  // Both matrix multiplications accumulate in float32. Normalising u would magnify errors if all of a group's elements
-  // were small, which random ones are not. A bfloat16 result is rounded once.
+  // Both matrix multiplications accumulate in float32. Normalising u would magnify errors if all elements of a group
+  // were small, which is unlikely for random elements. A bfloat16 result is rounded once.
   std::vector<Precision> precisions() const {
     const double sums = static_cast<double>(d + inner + m) * std::ldexp(1.0, -24) * 4.0;
     return {{at::kFloat, sums}, {at::kBFloat16, sums + std::ldexp(1.0, -8)}};

@@ -39,7 +39,7 @@ at::Tensor factors(const FactorsCase& z, const std::vector<at::Tensor>& leaves) 
   return head_map_factors(leaves[0], z.weights(leaves));
 }
 
-// The decode path and the differentiable implementation give the same values.
+// The decode path and the differentiable implementation must give the same values.
 TEST(HeadMapFactors, ImplementationsAgree) {
   at::manual_seed(7);
   const FactorsCase z{17, 24, 2, 2, 8, 2, 3};

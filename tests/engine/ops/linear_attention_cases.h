@@ -11,7 +11,7 @@
 
 namespace headroom::ops {
 
-// Leaves: q, k, v.
+// Replaces the leaves q, k and v.
 inline LinearAttentionInputs with_leaves(LinearAttentionInputs in, const std::vector<at::Tensor>& leaves) {
   in.q = leaves[0];
   in.k = leaves[1];
@@ -23,14 +23,14 @@ struct LinearAttentionCase {
   std::int64_t b, h, g, t, s, e;
   bool causal = true, normalise = true, padded = true;
   Layout layout = Layout::by_token;
-  std::int64_t w = 0;  // d_value; 0: e
+  std::int64_t w = 0;  // d_value; 0 means e
 
   std::string name() const {
     return fmt::format("B{} H{} G{} T{} S{} e{}{}{}{}{}{}", b, h, g, t, s, e, w > 0 ? fmt::format(" w{}", w) : "",
                        causal ? "" : " both ways", normalise ? "" : " not normalised", padded ? " padded" : "",
                        name_of(layout));
   }
-  // With an epsilon of about the sum of the weights.
+  // The epsilon is about the sum of the weights.
   LinearAttentionInputs inputs(const Setting& setting) const {
     const Draw draw{setting, layout};
     const auto positive = [&](std::int64_t heads, std::int64_t n, std::int64_t width) {
@@ -56,9 +56,9 @@ struct LinearAttentionCase {
               return linear_attention(with_leaves(in, leaves), implementation);
             }};
   }
-  // Sums of S <= 200 positive terms in different orders: sqrt(S) roundings of 2^-24, 8e-7. A gradient is a difference
-  // of two sums; with an epsilon as large as the sum of the weights it is at least a quarter of either.
-  // In bfloat16, the state, the result and the gradients are rounded to 8 bits.
+  // Each element sums S <= 200 positive terms in another order: sqrt(S) roundings of 2^-24 are 8e-7. A gradient is the
+  // difference of two sums; it is at least a quarter of either if the epsilon is as large as the sum of the weights. In
+  // bfloat16, the state, the result and the gradients are rounded to 8 bits.
   std::vector<Precision> precisions() const { return {{at::kFloat, 2 * 4 * 8e-7}, {at::kBFloat16, 8.0 / 256}}; }
 };
 

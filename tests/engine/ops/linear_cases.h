@@ -28,8 +28,8 @@ struct LinearCase {
             }};
   }
   // Sums of n products in different orders differ by a random walk of n roundings of 2^-24: under 2e-6 of the largest
-  // element for the few hundred here. In bfloat16 the result and the weights are rounded to 8 bits, at most 2^-9 each;
-  // a bias's gradient sums n of those errors.
+  // element for the few hundred here. In bfloat16, the result and the weights are rounded to 8 bits, by at most 2^-9
+  // each; a bias's gradient sums n of these errors.
   std::vector<Precision> precisions() const {
     return {{at::kFloat, 2e-6}, {at::kBFloat16, 3.0 / 256 + std::sqrt(static_cast<double>(n)) / 512}};
   }

@@ -30,8 +30,8 @@ struct CrossEntropyCase {
                                           implementation);
             }};
   }
-  // Sums over at most a few thousand terms, each rounded to 2^-24 or 2^-53. In bfloat16, logits, probabilities and
-  // gradients are rounded to 8 bits, 2^-9 each; with logits of size ~10 this is an error of a few percent in a
+  // Each sum has at most a few thousand terms, each rounded to 2^-24 or 2^-53. In bfloat16, logits, probabilities and
+  // gradients are rounded to 8 bits, by 2^-9 each. With logits of size ~10, this is an error of a few percent in a
   // probability.
   std::vector<Precision> precisions() const {
     return {{at::kFloat, 5e-6}, {at::kDouble, 1e-13}, {at::kBFloat16, 3e-2}};

@@ -30,7 +30,7 @@ TEST(LinearCrossEntropy, RefusesMismatchedInputs) {
   EXPECT_THROW(linear_cross_entropy(at::ones({2, 4}), at::ones({4, 5}), {}, target + 5), Error);
 }
 
-// In several blocks of rows, with both implementations.
+// The rows fill several blocks, and both implementations are tested.
 TEST(LinearCrossEntropy, IndividualLosses) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({1500, 6}), w = at::randn({6, 9000}), b = at::randn({9000});
@@ -42,8 +42,8 @@ TEST(LinearCrossEntropy, IndividualLosses) {
                                    .index_select(0, counted)
                                    .gather(1, target.index_select(0, counted).unsqueeze(1))
                                    .squeeze(1);
-  // Roundings: seven in a logit, and a loss is the difference of two values of that size; and those of the sum of 9000
-  // exponentials, in at least four partial sums, whose relative error is the logarithm's absolute error.
+  // A logit has seven roundings, and a loss is the difference of two values of that size. The sum of 9000 exponentials,
+  // in at least four partial sums, has a relative error that is the logarithm's absolute error.
   const double largest = (x.abs().mm(w.abs()) + b.abs()).max().item<double>();
   const double bound = (2.0 * 7.0 * largest + 9000.0 / 4.0) * std::numeric_limits<float>::epsilon() / 2.0;
   for (const Implementation which : {Implementation::fused, Implementation::reference}) {
@@ -55,7 +55,7 @@ TEST(LinearCrossEntropy, IndividualLosses) {
   EXPECT_EQ(token_cross_entropy(x, w, {}, at::full({1500}, -1, at::kLong)).numel(), 0);
 }
 
-// As for a tied embedding [V, d], in one block of rows and in two.
+// The weight is transposed like a tied embedding [V, d]; the rows fill one block and two blocks.
 TEST(LinearCrossEntropy, GradientOfATransposedWeightHasItsMemoryOrder) {
   at::manual_seed(4);
   for (const std::int64_t rows : {70, 1500}) {
@@ -73,7 +73,7 @@ TEST(LinearCrossEntropy, GradientOfATransposedWeightHasItsMemoryOrder) {
 
 TEST(LinearCrossEntropy, ANanInAnyColumnGivesNan) {
   const at::Tensor x = at::randn({5, 8}), w = at::randn({8, 7}), target = at::arange(5, at::kLong);
-  w[3][6].fill_(std::numeric_limits<double>::quiet_NaN());  // a column that is no target
+  w[3][6].fill_(std::numeric_limits<double>::quiet_NaN());  // the column is not a target
   EXPECT_TRUE(linear_cross_entropy(x, w, {}, target, Implementation::fused).isnan().item<bool>());
 }
 

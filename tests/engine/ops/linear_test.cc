@@ -22,7 +22,7 @@ using testing::relative_error;
 
 TEST(Linear, ThreadsDoNotChangeTheResult) {
   at::manual_seed(3);
-  // In the last case, the weight gradient sums columns so long that oneDNN would divide them among threads.
+  // In the last case, the weight gradient sums such long columns that oneDNN would divide them among threads.
   for (LinearCase s : {LinearCase{517, 300, 129}, LinearCase{1, 523, 401}, LinearCase{4096, 64, 64}}) {
     for (const Layout layout : {Layout::dense, Layout::swapped}) {
       s.layout = layout;
@@ -33,7 +33,7 @@ TEST(Linear, ThreadsDoNotChangeTheResult) {
   }
 }
 
-// An expanded scalar as the gradient, and a matrix that is part of a wider one.
+// The incoming gradient is an expanded scalar, and the matrix is part of a wider one.
 TEST(Linear, TakesMatricesWithGaps) {
   at::manual_seed(4);
   const auto value = [](Implementation impl) {
@@ -58,7 +58,7 @@ TEST(Linear, TakesABiasWithGaps) {
   }
 }
 
-// The result has the matrix's dtype; x is saved, and gets its gradient, in its own dtype.
+// The result has the matrix's dtype; x is saved in its original dtype, which is also its gradient's.
 TEST(Linear, TakesNarrowerRows) {
   at::manual_seed(5);
   const at::Tensor x = at::randn({33, 41}).to(at::kBFloat16), w = at::randn({41, 7});
@@ -94,7 +94,7 @@ TEST(Threads, AreUsedByParallelLoops) {
   EXPECT_EQ(seen.size(), 3);
 }
 
-// Sizes around SIMD widths, parts of a matrix and blocks of columns; row-major and transposed matrices.
+// The sizes are near SIMD widths, parts of a matrix and blocks of columns; matrices are row-major and transposed.
 TEST(BatchInvariant, ALinearRowEqualsItsResultAlone) {
   at::manual_seed(1);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {

@@ -1,4 +1,4 @@
-// In ManyRows, results do not depend on the number of rows or on an element's place.
+// Tests that in ManyRows mode, results do not depend on the number of rows or on an element's place.
 #include "engine/ops/many_rows.h"
 
 #include <ATen/core/grad_mode.h>

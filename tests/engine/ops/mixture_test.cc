@@ -19,12 +19,12 @@ AttentionInputs random_inputs(AttentionCase c = kSmall, std::int64_t n = 2, at::
 void expect_defined_extremes(const AttentionCase& z, at::ScalarType type) {
   at::manual_seed(5);
   AttentionInputs in = random_inputs(z, 2, type);
-  in.q = in.q * 1e4;  // distances far beyond the range of exp()
+  in.q = in.q * 1e4;  // distances exceed the range of exp()
   EXPECT_TRUE(at::isfinite(attention(in)).all().item<bool>());
   in.mixture->epsilon = 0.1;
   EXPECT_EQ(attention(in).abs().max().item<double>(), 0.0);
   in.mixture->epsilon = 0.0;
-  in.mixture->prior->zero_();  // no key has any weight
+  in.mixture->prior->zero_();  // all keys have weight 0
   EXPECT_EQ(attention(in).abs().max().item<double>(), 0.0);
   in.mixture->prior.reset();
   in.mask.valid_keys = at::zeros({z.b, z.s}, at::kBool);

@@ -1,4 +1,4 @@
-// The loops of the decode path have the bits of the tensor operations that they replace.
+// Tests that the loops of the decode path have the bits of the tensor operations that they replace.
 #include "engine/ops/one_pass.h"
 
 #include <c10/core/InferenceMode.h>
@@ -47,7 +47,7 @@ TEST(OnePass, RotatesLikeTensorOperations) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const std::int64_t n : {1, 5}) {
       const std::int64_t half = 6, e = 17, rows = 9 + n;
-      // as a projection's result, whose heads lie beside each other
+      // The layout is a projection's: the heads of a token are adjacent.
       const at::Tensor x = at::randn({3, n, 2, e}).to(type).transpose(1, 2);
       const at::Tensor rotations = at::randn({2, rows + 3, half}).narrow(1, 2, rows);
       std::vector<at::Tensor> expected;

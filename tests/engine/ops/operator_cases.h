@@ -1,7 +1,5 @@
-// Cases: problem sizes and options of an operator. Each operator has one table (<operator>_cases.h); on every device,
-// every backend is compared with the reference.
-//
-// A case has name(), problem(setting) and precisions().
+// A case is a problem size and options of an operator; it has name(), problem(setting) and precisions(). Each operator
+// has one table (<operator>_cases.h). On every device, every backend is compared with the reference.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,38 +13,38 @@
 
 namespace headroom::ops {
 
-// Memory layouts of tensors.
 enum class Layout {
   dense,
   swapped,   // the last axis is not contiguous
-  by_token,  // the axes of heads and tokens (of a matrix: rows and columns) are swapped in memory
+  by_token,  // the axes of heads and tokens (or rows and columns) are swapped in memory
   gaps       // rows have an odd offset and an odd stride, with NaNs in between
 };
 at::Tensor in_layout(const at::Tensor& t, Layout layout);
-// For a case's name: " swapped"; empty for dense.
+// Returns the end of a case's name, such as " swapped"; "" for dense.
 std::string name_of(Layout layout);
 
-// What a case is run with. `type` is the activations' dtype. Parameters are float64 if activations are, else float32.
+// The conditions that a case runs under. `type` is the activations' dtype. Parameters are float64 if activations are,
+// else float32.
 struct Setting {
   at::ScalarType type = at::kFloat;
   at::Device device = at::kCPU;
 };
 
-// Draws a case's tensors.
+// Draws the tensors of a case.
 struct Draw {
   Setting setting;
   Layout layout = Layout::dense;
-  // Normally distributed with standard deviation `size`.
+  // Return normally distributed values with standard deviation `size`.
   at::Tensor activation(at::IntArrayRef shape, double size = 1.0) const;
   at::Tensor parameter(at::IntArrayRef shape, double size = 1.0) const;
-  // `t` with this dtype, on the setting's device, in the layout.
+  // Returns `t` with this dtype, on the setting's device, in the layout.
   at::Tensor placed(const at::Tensor& t, at::ScalarType type) const;
   at::ScalarType parameter_type() const { return setting.type == at::kDouble ? at::kDouble : at::kFloat; }
 };
 
-// A case with its tensors. run() computes the result from tensors like `leaves`.
+// The tensors of a case. run() computes the result from tensors like `leaves`.
 struct Problem {
-  std::vector<at::Tensor> leaves;  // inputs; if differentiable, those with a gradient
+  std::vector<at::Tensor> leaves;  // inputs; if differentiable, the inputs with a gradient
   std::function<at::Tensor(const std::vector<at::Tensor>& leaves, Implementation implementation)> run;
   bool differentiable = true;
 };
@@ -58,7 +56,7 @@ struct Precision {
   double bound;
 };
 
-// Returns every case of the table in each layout.
+// Returns every case of the table once for each layout.
 template <class Case>
 std::vector<Case> in_layouts(const std::vector<Case>& table, std::initializer_list<Layout> layouts) {
   std::vector<Case> all;

@@ -1,5 +1,5 @@
-// Cases (operator_cases.h) of AdamW's step (sizes around a SIMD vector's, matrices of two layouts) and of Muon's
-// orthogonalisation (wide, tall, square, a single row or column).
+// Cases (operator_cases.h) of AdamW's step: sizes around a SIMD vector's, matrices in two layouts. Cases of Muon's
+// orthogonalisation: wide, tall, square, a single row or column.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ struct AdamWCase {
     }
     return name + name_of(layout);
   }
-  // m and v are 0.
+  // Returns random parameters and gradients; m and v are 0.
   AdamWLists lists(const Setting& setting) const {
     const Draw draw{setting, layout};
     AdamWLists all;
@@ -39,7 +39,7 @@ struct AdamWCase {
     }
     return all;
   }
-  // Parameters and moments after 20 steps, concatenated.
+  // The result joins the parameters and moments after 20 steps.
   Problem problem(const Setting& setting) const {
     const AdamWLists lists = this->lists(setting);
     std::vector<at::Tensor> leaves = lists.parameters;
@@ -67,14 +67,14 @@ struct AdamWCase {
       std::vector<at::Tensor> flat;
       for (const auto* list : {&all.parameters, &all.m, &all.v}) {
         for (const at::Tensor& t : *list) {
-          flat.push_back(t.flatten() / t.detach().abs().max());  // all of one size
+          flat.push_back(t.flatten() / t.detach().abs().max());  // scaled to the same size
         }
       }
       return at::cat(flat);
     };
     return {leaves, run, /*differentiable=*/false};
   }
-  // Each step changes a parameter by about the learning rate and rounds it once: 20 roundings.
+  // Each step changes a parameter by about the learning rate and rounds it once, so there are 20 roundings.
   std::vector<Precision> precisions() const { return {{at::kFloat, 20 * std::ldexp(1.0, -23)}}; }
 };
 
@@ -91,7 +91,7 @@ struct MuonCase {
     };
     return {{Draw{setting, layout}.activation({3, rows, columns})}, run, /*differentiable=*/false};
   }
-  // Five iterations, each of which magnifies errors by at most 3.4445, with sums of up to 24 products.
+  // Each of five iterations magnifies errors by at most 3.4445 and sums up to 24 products.
   std::vector<Precision> precisions() const {
     if (bfloat16) {
       return {{at::kFloat, 0.1}};

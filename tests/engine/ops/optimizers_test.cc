@@ -29,7 +29,7 @@ TEST(AdamW, RefusesOtherShapesAndStepsBelowOne) {
   EXPECT_TRUE(at::equal(p, at::ones({2, 3})));
 }
 
-// torch's fused step would mix up elements if strides differ.
+// torch's fused step would mix up elements if the strides differed.
 TEST(AdamW, TensorsMayHaveAnyMemoryLayout) {
   at::manual_seed(3);
   const at::Tensor start = at::randn({4, 6}), gradient = at::randn({4, 6});

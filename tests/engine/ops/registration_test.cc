@@ -1,4 +1,4 @@
-// A lost registration makes gradients vanish silently: every operator must have all its dispatch keys.
+// Tests that every operator has all its dispatch keys; without one of them, gradients would vanish silently.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace headroom::ops {
 namespace registration_test {
 
-// Public operators, composed of the operators below.
+// These public operators are composed of the operators below.
 const std::set<std::string> kPublic = {
     "adamw_step",       "attention", "dropout",          "expert_linear",         "head_map",
     "head_map_factors", "linear",    "linear_attention", "linear_attention_step", "linear_cross_entropy",
@@ -22,12 +22,12 @@ const std::set<std::string> kFused = {"attention_fused",   "dropout_fused", "exp
 const std::set<std::string> kWithoutDerivative = {"head_map_factors_fused"};
 
 TEST(Registration, EveryOperatorHasItsDispatchKeys) {
-  // Load the library.
+  // The call loads the library.
   expert_linear({.input = at::ones({1, 1}), .bank = at::ones({1, 1, 1}), .index = at::zeros({1, 1, 1}, at::kLong)});
   std::set<std::string> found, expected = kPublic;
   for (const std::string& name : kFused) {
     expected.insert(name);
-    if (name != "prefix_product") {  // its gradients are prefix products
+    if (name != "prefix_product") {  // its gradient is a prefix product
       expected.insert(name + "_backward");
     }
   }
@@ -37,7 +37,7 @@ TEST(Registration, EveryOperatorHasItsDispatchKeys) {
       continue;
     }
     const std::string own = name.name.substr(std::string("headroom::").size());
-    if (own.starts_with("toy")) {  // registered by other tests
+    if (own.starts_with("toy")) {  // other tests' operators
       continue;
     }
     found.insert(own);

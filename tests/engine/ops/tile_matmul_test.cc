@@ -10,7 +10,7 @@
 namespace headroom::ops {
 namespace tile_matmul_test {
 
-// [rows, columns] in one of four layouts: contiguous, with gaps between rows, and the transposes of both.
+// Returns [rows, columns] in one of four layouts: contiguous, with gaps between rows, and the transposes of both.
 at::Tensor matrix(std::int64_t rows, std::int64_t columns, int layout) {
   const bool transposed = layout >= 2;
   const std::int64_t outer = transposed ? columns : rows, inner = transposed ? rows : columns, gap = layout % 2 * 5;
@@ -35,7 +35,7 @@ TEST(TileMatmul, EqualsTheProductInDoublePrecision) {
           expected = expected + *bias;
           sum = sum + bias->abs();
         }
-        // A rounding for each of k products and for the bias.
+        // Each of k products and the bias is rounded once.
         const double roundings = static_cast<double>(size.k + 1) * std::numeric_limits<float>::epsilon() / 2.0;
         const at::Tensor error = (tile_matmul(a, b, bias) - expected).abs();
         EXPECT_TRUE(error.le(sum.to(at::kDouble) * roundings).all().item<bool>())

@@ -1,4 +1,4 @@
-// A toy operator, written like the real ones, which docs/operators.md quotes; tests of engine/ops/operator.h.
+// Tests engine/ops/operator.h with a toy operator, which is written like the real ones and quoted in docs/operators.md.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace headroom::ops {
 namespace toy_operator_test {
 
 // The example begins.
-// scale_rows.cc: y_ij = factor w_i x_ij; without w, w_i = 1.
+// scale_rows.cc: y_ij = factor w_i x_ij. Without w, w_i = 1.
 struct FusedScaleRows {
   static constexpr const char* kName = "toy_scale_rows_fused";
   struct Arguments {
@@ -25,12 +25,12 @@ struct FusedScaleRows {
     }
   };
   using Results = Single;
-  using Backward = GradAndInputs<Arguments>;  // the backward operator's arguments: the gradient of y, and the arguments
+  using Backward = GradAndInputs<Arguments>;  // the gradient of y, then the arguments
   static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
 };
 using ScaleRows = FusedScaleRows::Arguments;
 
-// The checks, the reference, the choice between the implementations, and the Python names.
+// These functions are the checks, the reference, the choice of the implementation, and the Python names.
 Backends<ScaleRows>& scale_rows_backends() {
   static Backends<ScaleRows> all("toy_scale_rows");
   return all;
@@ -52,7 +52,7 @@ at::Tensor scale_rows_call(const Call<ScaleRows>& c) {
   return scale_rows(c.in, implementation_named(c.implementation));
 }
 
-// Shapes of the results, for torch.compile.
+// Returns the shapes of the results, for torch.compile.
 Single scale_rows_meta(const ScaleRows& in) {
   return {dense_like(in.x)};
 }
@@ -66,7 +66,7 @@ TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define_public<Call<ScaleRows>, scale_rows_call>(library, "toy_scale_rows");
 }
 
-// The CPU backend. The backward pass returns the gradients in an Arguments, undefined where there is none.
+// The CPU backend. The backward pass returns the gradients as Arguments; absent gradients are undefined.
 Single scale_rows_cpu(const ScaleRows& in) {
   const at::Tensor x = in.x.contiguous(), y = at::empty(x.sizes(), x.options());
   const at::Tensor w = in.w.value_or(at::ones({x.size(0)}, x.options())).contiguous();
@@ -106,7 +106,7 @@ auto run_scaled(bool weighted, Implementation implementation) {
   };
 }
 
-// One multiplication more or less than in the reference, each rounded to 2^-24.
+// The fused version has one multiplication more or less than the reference, each rounded to 2^-24.
 TEST(ToyOperator, HasItsDerivatives) {
   at::manual_seed(1);
   for (const bool weighted : {true, false}) {

@@ -1,4 +1,4 @@
-// Views made without the dispatcher are those that torch's operators make.
+// Tests that views made without the dispatcher equal the views of torch's operators.
 #include "engine/ops/views.h"
 
 #include <c10/core/InferenceMode.h>

@@ -143,7 +143,7 @@ TEST(Checkpoint, IsFoundInARunFolder) {
     write_text_file(folder / "latest", lie);
     EXPECT_EQ(find_checkpoint(run.path()), folder / "step_10.safetensors") << lie;
   }
-  bool pruned = false;  // as by the run, between listing and reading
+  bool pruned = false;  // the run prunes a file between listing and reading
   open_first(run.path(), [&](const fs::path& file, bool /*is_only*/) {
     if (!std::exchange(pruned, true)) {
       fs::rename(file, folder / "step_11.safetensors");
@@ -198,7 +198,7 @@ TEST(Checkpoint, FallsBackFromBrokenMetadata) {
   EXPECT_EQ(find_checkpoint(run.path()), folder / "step_1.safetensors");
 }
 
-// A good checkpoint after `change`.
+// Writes a valid checkpoint, applies `change` and returns the changed file.
 struct Contents {
   std::map<std::string, StoredTensor> tensors;
   std::map<std::string, std::string> metadata;
@@ -279,7 +279,7 @@ TEST(Checkpoint, WithInvalidContentIsRefused) {
   }
 }
 
-// A mixture with a soft-E prior for each head and key position.
+// Returns a mixture with a prior for each head and key position.
 config::Config mixture(config::PriorUpdate update, const char* position) {
   config::Config config = tiny::config();
   config.model.memory_length = 0;
@@ -306,7 +306,7 @@ TEST(Checkpoint, HasPriorsByPositionWhateverThePositions) {
   }
 }
 
-// Rank 0 of two; the other rank sends the same.
+// Rank 0 of two ranks; the other rank sends the same data.
 class Twins : public ProcessGroup {
  public:
   Twins() { size_ = 2; }

@@ -1,4 +1,4 @@
-// Exports: the kind that is written, what is refused, what is overwritten.
+// Tests exports: the model kind that is written, refusals, and files that are overwritten.
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/projection_options.h"
 #include "huggingface_folder.h"
@@ -8,8 +8,8 @@ namespace huggingface_export_test {
 
 using namespace fixtures;
 
-// A mistral without a window is written as it was read, and so is a qwen2, which has no bias of the output that
-// training could change. Earlier versions imported it with one: 0, until a training step changed it.
+// A mistral without a window is written as it was read. So is a qwen2: it has no output bias. Earlier versions imported
+// qwen2 with an output bias, which was 0 until a training step changed it.
 TEST_F(HuggingfaceFolder, ExportKeepsTheKind) {
   copy("mistral");
   set("/sliding_window", "null");
@@ -48,7 +48,7 @@ TEST_F(HuggingfaceFolder, ExportKeepsTheKind) {
   EXPECT_EQ(again.tensors.at("model.layer0.attention.b_o")[0].item<float>(), 1.0F);
 }
 
-// A word list has no equivalent; files of another tokenizer must not stay in the folder.
+// A word list has no equivalent, so the files of the earlier tokenizer must not stay in the folder.
 TEST_F(HuggingfaceFolder, ExportRemovesTheTokenizerOfAnEarlierOne) {
   Checkpoint checkpoint = import_model("llama");
   export_huggingface(checkpoint, folder_ / "out", "run");
@@ -89,7 +89,7 @@ TEST_F(HuggingfaceFolder, ExportReplacesOnlyItsOwnFiles) {
   EXPECT_THROW(export_huggingface(checkpoint, own, "run"), UserError) << "a config that belongs to other weights";
 }
 
-// Biases that an architecture always has are written as zeros if the model has none.
+// If the model lacks biases that the architecture always has, the export writes zeros.
 TEST_F(HuggingfaceFolder, ExportFillsBiasesWithZeros) {
   config::Config config = tiny::config();
   config::ModelOptions& o = config.model;

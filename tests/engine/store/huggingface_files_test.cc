@@ -1,4 +1,4 @@
-// The tensors and the tokenizer of a folder: types, shards, older versions, and files that do not fit.
+// Tests the tensors and the tokenizer of a folder: dtypes, shards, older versions, and files that do not match.
 #include "huggingface_folder.h"
 
 namespace headroom::store {
@@ -18,14 +18,14 @@ TEST_F(HuggingfaceFolder, OtherTypesAndShardsAreRead) {
         },
         3);
     for (const auto& [name, tensor] : read().tensors) {
-      const bool half = type != at::kDouble && tensor.dim() > 1;  // matrices are stored as they are
+      const bool half = type != at::kDouble && tensor.dim() > 1;  // matrices keep their dtype
       EXPECT_EQ(tensor.scalar_type(), half ? type : at::kFloat);
       EXPECT_TRUE(tensor.to(at::kFloat).equal(whole.tensors.at(name).to(type).to(at::kFloat))) << name;
     }
   }
 }
 
-// Experts that are stored in several types keep all their values.
+// Experts that are stored with several dtypes must keep all their values.
 TEST_F(HuggingfaceFolder, ExpertsOfSeveralTypesAreRead) {
   copy("deepseek_v2");
   const Checkpoint whole = read();
@@ -37,7 +37,7 @@ TEST_F(HuggingfaceFolder, ExpertsOfSeveralTypesAreRead) {
   EXPECT_TRUE(after.narrow(0, 1, 4).equal(before.narrow(0, 1, 4)));
 }
 
-// Models in half precision compute alike whether they are converted as a whole or matrix by matrix.
+// Models in half precision must give the same results whether they are converted as a whole or matrix by matrix.
 TEST_F(HuggingfaceFolder, LargeModelsStayInHalfPrecision) {
   copy("llama");
   rewrite([](auto& tensors) {
@@ -66,7 +66,7 @@ TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
   const Checkpoint whole = import_model("gpt2");
   copy("gpt2");
   rewrite([](auto& tensors) {
-    std::map<std::string, at::Tensor> base;  // as a base model is saved, with its masks
+    std::map<std::string, at::Tensor> base;  // the names of a saved base model, with its masks
     for (const auto& [name, tensor] : tensors) {
       base[name.substr(std::string_view("transformer.").size())] = tensor;
     }
@@ -80,7 +80,7 @@ TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
   rewrite([](auto& tensors) { tensors["lm_head.weight"] = tensors["lm_head.weight"] + 1; });
   EXPECT_HAS(refusal(), "tensor \"lm_head.weight\" differs from the embedding");
 
-  copy("gpt_neox");  // transformers 5 has another name for the head
+  copy("gpt_neox");  // transformers 5 renamed the head
   const Checkpoint neox = read();
   rewrite([](auto& tensors) {
     tensors["lm_head.weight"] = tensors.at("embed_out.weight");
@@ -89,7 +89,7 @@ TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
   EXPECT_TRUE(read().tensors.at("model.head.w").equal(neox.tensors.at("model.head.w")));
 }
 
-// Files of dcformer may contain copies of the maps, which must equal them, and fixed maps, which must be the identity.
+// Files of dcformer may contain copies of the maps, which must equal the maps. Fixed maps must be the identity.
 TEST_F(HuggingfaceFolder, CopiesOfTheMapsAreCompared) {
   copy("dcpythia_parallel");
   rewrite([](auto& tensors) {
@@ -114,7 +114,7 @@ TEST_F(HuggingfaceFolder, CopiesOfTheMapsAreCompared) {
       return other;
     };
   };
-  for (const std::int64_t element : {0, 63, 64, 79, -1}) {  // of d x (64 + 16): the first and the last of dw1 and of dd
+  for (const std::int64_t element : {0, 63, 64, 79, -1}) {  // first and last elements of dw1 and dd, in d x (64 + 16)
     refused("dw_m", changed(element));
   }
   refused("qkw_m", changed(0));
@@ -123,7 +123,7 @@ TEST_F(HuggingfaceFolder, CopiesOfTheMapsAreCompared) {
   refused("post_proj.w", [](const at::Tensor&) { return at::eye(2).unsqueeze(0); });
 }
 
-// Ids are those of bytes in a folder without a tokenizer.
+// In a folder without a tokenizer, ids are bytes.
 TEST_F(HuggingfaceFolder, ATokenizerMayBeMissing) {
   copy("llama");
   const auto encoded = [&](const std::string& text) {

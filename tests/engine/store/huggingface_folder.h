@@ -1,4 +1,4 @@
-// Models that transformers and the authors of DCFormer wrote, and a copy of a model's folder for tests that change it.
+// Models written by transformers and by DCFormer's authors; tests change copies of their folders.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace headroom::store::fixtures {
 
 namespace fs = std::filesystem;
 
-// Models and logits written by transformers (huggingface/make.py), and by the authors' code of DCFormer and DCPythia.
+// huggingface/make.py describes these models and their logits.
 inline const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "engine" / "store" / "huggingface";
 inline const fs::path kTokenizer = kModels / "tokenizer.json";
 
@@ -41,7 +41,7 @@ inline at::Tensor logits_of(const Checkpoint& checkpoint, const at::Tensor& toke
 inline double difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
-// A copy of a model's folder, for tests that change its config.json and tensors.
+// Holds a copy of a model's folder, for tests that change its config.json and tensors.
 class HuggingfaceFolder : public testing::Test {
  protected:
   void copy(const std::string& name) {
@@ -58,7 +58,7 @@ class HuggingfaceFolder : public testing::Test {
   void set(const std::string& pointer, const std::string& value) {
     change_config([&](Json& json) { json[Json::json_pointer(pointer)] = Json::parse(value); });
   }
-  // Rewrites the tensors after `change`, which may remove some (undefined) or add others, in `files` shards.
+  // Rewrites the tensors in `files` shards after `change`, which may add tensors and remove some (undefined).
   template <class Change>
   void rewrite(Change&& change, std::size_t files = 1) {
     std::map<std::string, at::Tensor> tensors;

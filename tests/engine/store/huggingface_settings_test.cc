@@ -1,4 +1,4 @@
-// The settings of a config.json: where they may be, their defaults, and those without an equivalent.
+// Tests the settings of a config.json: their places, their defaults, and settings without an equivalent.
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "huggingface_folder.h"
@@ -8,8 +8,8 @@ namespace huggingface_settings_test {
 
 using namespace fixtures;
 
-// Without original_max_position_embeddings, max_position_embeddings is the original length; at the top level it counts
-// more than in rope_parameters.
+// original_max_position_embeddings at the top level takes precedence over rope_parameters. Without it,
+// max_position_embeddings is the original length.
 TEST_F(HuggingfaceFolder, TheOriginalLengthMayBeInAnyPlace) {
   const auto length = [&] { return read().config.model.attention.of<config::PositionOptions>().rope_original_length; };
   copy("llama_scaled");
@@ -19,7 +19,7 @@ TEST_F(HuggingfaceFolder, TheOriginalLengthMayBeInAnyPlace) {
   set("/original_max_position_embeddings", "7");
   EXPECT_EQ(length(), 7);
   change_config([](Json& json) {
-    json["rope_scaling"] = json.at("rope_parameters");  // as older versions of transformers name it
+    json["rope_scaling"] = json.at("rope_parameters");  // older versions of transformers use this name
     json.erase("rope_parameters");
   });
   EXPECT_EQ(length(), 7);
@@ -78,7 +78,7 @@ TEST_F(HuggingfaceFolder, AnAliasMayStandAlone) {
   EXPECT_HAS(refusal(), "hidden_size must be equal to n_embd, another name of the setting, got 16");
 }
 
-// The values that transformers' own classes give these keys.
+// The expected values are the defaults of transformers' classes.
 TEST_F(HuggingfaceFolder, AMissingKeyHasTheDefaultOfItsKind) {
   const auto without = [&](const char* model, const char* key) {
     copy(model);
@@ -207,7 +207,7 @@ TEST_F(HuggingfaceFolder, RefusesSettingsWithoutAnEquivalentByName) {
   }
 }
 
-// The windows of dcformer and dcpythia, per layer.
+// The window types of dcformer and dcpythia determine each layer's window.
 TEST_F(HuggingfaceFolder, NamedPatternsOfWindowsAreReadAndWritten) {
   using Windows = std::vector<std::int64_t>;
   const struct {
@@ -234,7 +234,7 @@ TEST_F(HuggingfaceFolder, NamedPatternsOfWindowsAreReadAndWritten) {
     EXPECT_EQ(export_huggingface(checkpoint, folder_ / "out", "run"), "dcformer");
     EXPECT_EQ(windows_in(import_huggingface(folder_ / "out").checkpoint.config.model), one.windows) << one.type;
   }
-  // The same windows as model.layers, and windows that have no name.
+  // model.layers can set the same windows, or windows that have no name.
   Checkpoint checkpoint = read();
   config::ModelOptions& o = checkpoint.config.model;
   o.attention.window_pattern = "1:0";

@@ -1,4 +1,4 @@
-// Imported models against transformers: logits, a gradient and generated text; and the way back.
+// Compares imported models with transformers: logits, a gradient and generated text. Also tests the export.
 #include "huggingface_folder.h"
 
 namespace headroom::store {
@@ -6,8 +6,8 @@ namespace huggingface_test {
 
 using namespace fixtures;
 
-// The models whose folders hold what transformers or the authors' code computed; of some, also a gradient and a
-// generated text.
+// Returns the models whose expected values include `tensor`. All have logits; some also have a gradient and a generated
+// text.
 std::vector<std::string> models_with(const char* tensor) {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(kModels)) {
@@ -23,7 +23,7 @@ std::vector<std::string> models_with(const char* tensor) {
 class Huggingface : public testing::TestWithParam<std::string> {};
 class HuggingfaceRecords : public Huggingface {};
 
-// Returns the gradient of the mean cross-entropy with respect to the embedding, which all other layers affect.
+// Returns the gradient of the mean cross-entropy with respect to the embedding, which depends on all layers.
 at::Tensor gradient_of(const Checkpoint& checkpoint, const at::Tensor& tokens) {
   const auto model = build_trainable(checkpoint, at::kCPU);
   models::Memory memory;
@@ -32,7 +32,7 @@ at::Tensor gradient_of(const Checkpoint& checkpoint, const at::Tensor& tokens) {
   return model->parameters().at("embed").grad();
 }
 
-// Generates greedily with the KV cache after the first `n_given` tokens of `text`, up to its length.
+// Continues the first `n_given` tokens of `text` greedily with the KV cache, up to the length of `text`.
 std::vector<std::int64_t> written_by(const Checkpoint& checkpoint, const std::vector<std::int64_t>& text,
                                      std::size_t n_given) {
   const c10::InferenceMode no_graph;
@@ -66,11 +66,11 @@ TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
   const at::Tensor tokens = tensor_of(kModels / GetParam() / "expected.safetensors", "tokens");
   const at::Tensor expected = tensor_of(kModels / GetParam() / "expected.safetensors", "logits");
   EXPECT_GT(expected.std().item<double>(), 0.3);
-  // The authors' float32 logits of composed heads differ by up to 2e-4 from those in float64.
+  // With composed heads, the authors' float32 logits differ from float64 logits by up to 2e-4.
   const double limit = imported.kind.starts_with("dc") ? 1e-4 * expected.abs().max().item<double>() : 1e-5;
   EXPECT_LT(difference(logits_of(imported.checkpoint, tokens), expected), limit);
 
-  // Through a checkpoint file.
+  // A checkpoint file must preserve the logits.
   const tiny::Folder folder;
   save_checkpoint(imported.checkpoint, folder / "model.safetensors");
   const Checkpoint read = read_checkpoint(folder / "model.safetensors");
@@ -78,7 +78,7 @@ TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
   EXPECT_EQ(read.tokenizer->name(), imported.checkpoint.tokenizer->name());
   EXPECT_LT(difference(logits_of(read, tokens), expected), limit);
 
-  // And back again.
+  // An export and a second import must preserve the model.
   const std::string kind = export_huggingface(imported.checkpoint, folder / "back", "test");
   EXPECT_EQ(kind, imported.kind);
   const Imported again = import_huggingface(folder / "back");

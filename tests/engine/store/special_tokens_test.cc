@@ -19,7 +19,7 @@ using Ids = std::vector<std::int32_t>;
 
 class SpecialTokensTest : public testing::Test {
  protected:
-  // A folder of another program, whose model has 40 tokens; the last one of its tokenizer is "<|end|>".
+  // Makes another program's folder. Its model has 40 tokens; the last token of its tokenizer is "<|end|>".
   void SetUp() override {
     set_log_level(LogLevel::quiet);
     fs::copy(kModels / "gpt2", theirs_);
@@ -161,10 +161,10 @@ TEST_F(SpecialTokensTest, BeginAsInCheckpointsOfEarlierVersions) {
   EXPECT_EQ(stored_special_tokens(checkpoint)->begin(*checkpoint.tokenizer), Ids{});
 }
 
-// As transformers 5.24 adds them: after the vocabulary, if the model has embeddings for them.
+// transformers 5.24 adds such tokens after the vocabulary, if the model has embeddings for them.
 TEST_F(SpecialTokensTest, TokensWithoutAnIdComeAfterTheVocabulary) {
   put_tokenizer(37);
-  const auto names = [&](const Json& settings) {  // returns the texts of tokens 38 and 39
+  const auto names = [&](const Json& settings) {  // returns tokens 38 and 39
     put("tokenizer_config.json", settings);
     const auto tokenizer = import_huggingface(theirs_).checkpoint.tokenizer;
     EXPECT_EQ(tokenizer->vocabulary_size(), 40);
@@ -222,7 +222,7 @@ TEST_F(SpecialTokensTest, AllTokensThatEndATextAreFound) {
     return stored_special_tokens(checkpoint)->ends(*checkpoint.tokenizer);
   };
   using Ends = std::set<std::int32_t>;
-  config_["eos_token_id"] = {39, 7, 50256};  // the last one is not in the vocabulary
+  config_["eos_token_id"] = {39, 7, 50256};  // the last id is not in the vocabulary
   put("config.json", config_);
   EXPECT_EQ(ends(), (Ends{7, 39}));
   put("tokenizer_config.json", {{"eos_token", nullptr}});
@@ -248,7 +248,7 @@ TEST_F(SpecialTokensTest, WrongTypesAreRefused) {
   config_["eos_token_id"] = "end";
   put("config.json", config_);
   EXPECT_HAS(refusal(), "config.json: eos_token_id must be an id, a list of ids or null, got \"end\"");
-  config_["eos_token_id"] = -1;  // some files write -1 for none
+  config_["eos_token_id"] = -1;  // some files use -1 for no token
   put("config.json", config_);
   put("tokenizer_config.json", {{"bos_token", 7}});
   EXPECT_HAS(refusal(), "tokenizer_config.json: bos_token must be a token or null, got 7");

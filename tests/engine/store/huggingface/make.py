@@ -1,7 +1,7 @@
-"""Makes the folders here: small random models of transformers, with their logits. Those of dcformer and dcpythia were
-made by their authors' code.
+"""Makes small random models of transformers, with their logits, in this folder. The authors' code made dcformer and
+dcpythia.
 
-    python make.py [NAME...]        # needs transformers and torch
+python make.py [NAME...]        # needs transformers and torch
 """
 
 import json
@@ -91,24 +91,24 @@ def make(name, config):
     torch.manual_seed(len(name))
     config.vocab_size = VOCABULARY
     config.bos_token_id = config.eos_token_id = 0
-    config.pad_token_id = None  # its row of the embedding would get no gradient
+    config.pad_token_id = None  # the padding row of the embedding would get no gradient
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
-        for parameter in model.parameters():  # zeros and ones in biases and norms would hide mistakes
+        for parameter in model.parameters():  # zeros and ones would hide mistakes
             parameter.add_(torch.randn_like(parameter) * 0.2)
     tokens = torch.randint(VOCABULARY, (2, LENGTH))
     model.save_pretrained(HERE / name)
     (HERE / name / "generation_config.json").unlink(missing_ok=True)
     logits = model(tokens).logits
     loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-    loss.backward()  # without the balance losses of routers
+    loss.backward()  # without the routers' balance losses
     written = model.generate(tokens[:1, :8], max_new_tokens=12, do_sample=False, eos_token_id=None)
     save_file({"tokens": tokens, "logits": logits.detach(), "written": written[0],
                "gradient": model.get_input_embeddings().weight.grad}, HERE / name / "expected.safetensors")
 
 
 def make_tokenizer():
-    """A tokenizer with one id for each character."""
+    """Writes a tokenizer with one id for each character."""
     characters = "abcdefghijklmnopqrstuvwxyz0123456789.,:;"
     assert len(characters) == VOCABULARY
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
