@@ -63,6 +63,7 @@ def test_help_of_the_config_names_every_key(headroom):
     (["train", "--ste", "x"], "--set"),
     (["train", "no/such/recipe"], "no/such/recipe"),
     (["train", "demo/dense_h8", "--set", "model.n_layer=3"], "n_layers"),
+    (["train", "--help-config", "train.stepz"], "train.steps"),
     (["cost", "--paper", "no such paper"], "no such paper"),
     (["cost", "--paper", "moa", "--set", "model.d_model=4"], "--set"),
     (["generate", "no_such_run", "--prompt", "x", "--tokens", "many"], "--tokens"),

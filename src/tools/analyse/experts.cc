@@ -1,9 +1,10 @@
-// Expert usage: the load (MoA, Figures 3 and 4), the tokens and token kinds routed to each expert, and the words most
+// Expert usage: the load (MoA, Figures 3 and 4), the tokens routed to each expert, and the words most
 // specific to it (MoA, Table 4) by pointwise mutual information, log2 of p(word, expert) / (p(word) p(expert)).
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "analyse.h"
@@ -18,8 +19,9 @@
 namespace headroom::analyse {
 namespace {
 
-constexpr std::int64_t kListed = 10;  // tokens and words per expert
-constexpr double kMinCount = 5.0;     // minimum word count for estimating its mutual information
+constexpr std::int64_t kListed = 10;       // tokens and words per expert
+constexpr std::int64_t kMostColumns = 32;  // of a routing map
+constexpr double kMinCount = 5.0;          // minimum word count for estimating its mutual information
 constexpr std::int64_t kInitialRows = 1024;
 
 // Counts how often each token, word or token kind was routed to each expert.
@@ -59,10 +61,11 @@ struct Router {
   at::Tensor count, gate_sum;  // [H, E]: tokens routed to each expert, and the sum of their gates
   at::Tensor index;            // [n, H, K]: routed experts whose gates are still to be observed
   std::int64_t calls = 0;      // in the current pass
-  Counts tokens, words, kinds;
+  Counts tokens, words;
 };
 
 struct RankedText {
+  std::int64_t index = 0;  // of the text
   std::string text;
   double value = 0.0, count = 0.0;
 };
@@ -118,7 +121,6 @@ class ExpertsAnalysis : public Analysis {
     router.gate_sum.view({-1}).scatter_add_(0, flat.reshape({-1}), own.reshape({-1}).to(at::kDouble));
     router.tokens.add(read.token, flat, width);
     router.words.add(read.word, flat, width);
-    router.kinds.add(read.kind, flat, width);
   }
 
   Findings finish(const ModelRunner& /*runner*/) override {
@@ -135,6 +137,7 @@ class ExpertsAnalysis : public Analysis {
       unused += found.metrics[name].at("unused").get<std::int64_t>();
     }
     draw_loads(found);
+    draw_routing(found);
     draw_tables(found);
     found.summary =
         fmt::format("{} routers over {} tokens; lowest load entropy: {:.3f} of its maximum; unused experts: {}",
@@ -144,11 +147,10 @@ class ExpertsAnalysis : public Analysis {
 
  private:
   struct Indices {
-    at::Tensor token, word, kind;
+    at::Tensor token, word;
   };
   static Indices tensors_of(const Vocabulary::Indices& indices) {
-    return {at::tensor(indices.token, at::kLong), at::tensor(indices.word, at::kLong),
-            at::tensor(indices.kind, at::kLong)};
+    return {at::tensor(indices.token, at::kLong), at::tensor(indices.word, at::kLong)};
   }
 
   Router& router_of(std::string_view name, const at::Tensor& value) {
@@ -186,7 +188,6 @@ class ExpertsAnalysis : public Analysis {
     metrics["least_used"] = load_of(load.argmin().item<std::int64_t>(), router, load);
     const at::Tensor gates = router.gate_sum / router.count.clamp_min(1.0);
     const std::vector<double> shares = to_vector(load), mean_gates = to_vector(gates);
-    const at::Tensor kinds = router.kinds.table(std::ssize(kTokenKinds));
     Json experts = Json::array();
     for (std::int64_t x = 0; x < router.n_heads * router.n_experts; ++x) {
       const auto at = static_cast<std::size_t>(x);
@@ -197,11 +198,6 @@ class ExpertsAnalysis : public Analysis {
       one["tokens"] = to_json(most_frequent(router, x), "token", "share");
       one["tokens_by_pmi"] = to_json(by_information(router, router.tokens, vocabulary_.tokens(), x), "token", "pmi");
       one["words_by_pmi"] = to_json(by_information(router, router.words, vocabulary_.words(), x), "word", "pmi");
-      for (std::int64_t kind = 0; kinds.defined() && kind < kinds.size(0); ++kind) {
-        const double all = kinds.select(1, x).sum().item<double>();
-        one["kinds"][std::string(kTokenKinds[static_cast<std::size_t>(kind)])] =
-            all > 0.0 ? kinds[kind][x].item<double>() / all : 0.0;
-      }
       experts.push_back(std::move(one));
     }
     metrics["experts"] = std::move(experts);
@@ -209,8 +205,8 @@ class ExpertsAnalysis : public Analysis {
   }
 
   static Json load_of(std::int64_t x, const Router& router, const at::Tensor& load) {
-    return {
-        {"head", x / router.n_experts}, {"expert", x % router.n_experts}, {"share", load.view({-1})[x].item<double>()}};
+    const double share = load.view({-1})[x].item<double>();
+    return {{"head", x / router.n_experts}, {"expert", x % router.n_experts}, {"share", share}};
   }
 
   // Returns the `kListed` texts with the largest `value` [n] among those that occur at least `least` times, in
@@ -224,7 +220,7 @@ class ExpertsAnalysis : public Analysis {
     std::vector<RankedText> all;
     for (std::int64_t i = 0; i < top.size(0) && std::isfinite(top[i].item<double>()); ++i) {
       const auto at = index[i].item<std::int64_t>();
-      all.push_back({texts.text(at), value[at].item<double>(), counts[at].item<double>()});
+      all.push_back({at, texts.text(at), value[at].item<double>(), counts[at].item<double>()});
     }
     return all;
   }
@@ -310,6 +306,50 @@ class ExpertsAnalysis : public Analysis {
                 {.title = "load of each expert", .row_names = row_names, .column_label = "expert"}, at::stack(rows))})};
   }
 
+  // Returns the columns of a routing map: every token of a small vocabulary, such as that of ListOps, in byte order, or
+  // the words most specific to each expert.
+  std::vector<std::int64_t> items_of(const Router& router, const Counts& counts, const TextIndex& texts,
+                                     bool all) const {
+    std::vector<std::int64_t> items(all ? static_cast<std::size_t>(texts.size()) : 0);
+    std::iota(items.begin(), items.end(), 0);
+    std::ranges::sort(items, {}, [&](std::int64_t i) { return texts.text(i); });
+    const std::int64_t width = router.n_heads * router.n_experts,
+                       each = std::max<std::int64_t>(1, kMostColumns / width);
+    for (std::int64_t x = 0; !all && x < std::min(width, kMostColumns); ++x) {
+      const std::vector<RankedText> ranked = by_information(router, counts, texts, x);
+      for (std::int64_t i = 0; i < std::min(each, std::ssize(ranked)); ++i) {
+        items.push_back(ranked[static_cast<std::size_t>(i)].index);
+      }
+    }
+    return items;
+  }
+
+  // Which experts process the occurrences of a token or word, for each router.
+  void draw_routing(Findings& found) const {
+    const bool all = vocabulary_.tokens().size() <= kMostColumns;
+    const TextIndex& texts = all ? vocabulary_.tokens() : vocabulary_.words();
+    for (const auto& [name, router] : routers_) {
+      const Counts& counts = all ? router.tokens : router.words;
+      const at::Tensor table = counts.table(texts.size());
+      const std::vector<std::int64_t> items = items_of(router, counts, texts, all);
+      if (!table.defined() || items.empty()) {
+        continue;
+      }
+      const at::Tensor heads =
+          table.index_select(0, at::tensor(items, at::kLong)).view({-1, router.n_heads, router.n_experts});
+      const at::Tensor occurrences = heads.sum(-1, /*keepdim=*/true) / router.index.size(2);
+      const at::Tensor shares = (heads / occurrences.clamp_min(1.0)).flatten(1).t();
+      found.tensors[name + ".shares"] = shares.contiguous();
+      draw::HeatMap map{.title = name, .row_label = "expert, by head"};
+      map.column_names = transformed(items, [&](std::int64_t i) { return display_text(texts.text(i)); });
+      found.figures.push_back(
+          {.caption = name + ": experts of each " + (all ? "token" : "word"),
+           .remark = fmt::format("share of a {}'s occurrences{}; experts grouped by head", all ? "token" : "word",
+                                 all ? "" : " (the words most specific to each expert)"),
+           .blocks = Json::array({heat_map_of(std::move(map), shares, /*full=*/1.0)})});
+    }
+  }
+
   // The word tables of MoA, Table 4, one per router.
   void draw_tables(Findings& found) const {
     Json blocks = Json::array();
@@ -318,10 +358,10 @@ class ExpertsAnalysis : public Analysis {
       for (const Json& one : found.metrics.at(name).at("experts")) {
         rows.push_back({fmt::format("{}.{}", one.at("head").get<int>(), one.at("expert").get<int>()),
                         fmt::format("{:.1f}%", 100.0 * one.at("share").get<double>()),
-                        fmt::format("{:.2f}", one.at("mean_gate").get<double>()), main_kind(one),
+                        fmt::format("{:.2f}", one.at("mean_gate").get<double>()),
                         listed(one.at("words_by_pmi"), "word"), listed(one.at("tokens"), "token")});
       }
-      Json table = table_of({"head.expert", "load", "mean gate", "kind", "words", "tokens"}, rows);
+      Json table = table_of({"head.expert", "load", "mean gate", "words", "tokens"}, rows);
       blocks.push_back({{"details", name}, {"open", blocks.empty()}, {"blocks", Json::array({std::move(table)})}});
     }
     found.figures.push_back({.caption = "tokens and words of each expert",
@@ -330,20 +370,6 @@ class ExpertsAnalysis : public Analysis {
                                                    kMinCount),
                              .blocks = std::move(blocks),
                              .full_width = true});
-  }
-
-  static std::string main_kind(const Json& expert) {
-    std::string text;
-    double most = 0.0;
-    if (expert.contains("kinds")) {
-      for (const auto& [kind, share] : expert.at("kinds").items()) {
-        if (share.get<double>() > most) {
-          most = share.get<double>();
-          text = fmt::format("{} {:.0f}%", kind, 100.0 * most);
-        }
-      }
-    }
-    return text;
   }
 
   static std::string listed(const Json& list, const char* key) {

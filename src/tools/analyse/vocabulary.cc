@@ -59,7 +59,6 @@ const Vocabulary::TokenEntry& Vocabulary::entry(std::int64_t id, TextSide side) 
   }
   TokenEntry one{.text = runner_.token_text(id, side)};
   one.index = tokens_.of(one.text);
-  one.kind = token_kind(one.text);
   return entries_.emplace(std::pair(side, id), std::move(one)).first->second;
 }
 
@@ -102,9 +101,7 @@ Vocabulary::Indices Vocabulary::index(const at::Tensor& tokens, TextSide side) {
   Indices indices;
   indices.word.resize(static_cast<std::size_t>(ids.numel()));
   for (std::int64_t i = 0; i < ids.numel(); ++i) {
-    const TokenEntry& one = entry(all[i], side);
-    indices.token.push_back(one.index);
-    indices.kind.push_back(one.kind);
+    indices.token.push_back(entry(all[i], side).index);
   }
   const std::int64_t t = ids.size(1);
   for (std::int64_t row = 0; row < ids.size(0); ++row) {

@@ -1,4 +1,4 @@
-// Distinct tokens and words of a text, indexed in order of appearance, and the kind of each token.
+// Distinct tokens and words of a text, indexed in order of appearance, and kinds of tokens.
 #pragma once
 
 #include <array>
@@ -36,11 +36,11 @@ std::int64_t token_kind(std::string_view token);
 class Vocabulary {
  public:
   explicit Vocabulary(const ModelRunner& runner);
-  // Indices for the tokens [B, T] in row-major order: the token, its word, and its kind. Words are separated by blanks
+  // Indices for the tokens [B, T] in row-major order: the token and its word. Words are separated by blanks
   // and stripped of punctuation. The word index is -1 for blanks, punctuation, and words that may be cut off at the
   // ends of a row.
   struct Indices {
-    std::vector<std::int64_t> token, word, kind;
+    std::vector<std::int64_t> token, word;
   };
   Indices index(const at::Tensor& tokens, TextSide side);
   const TextIndex& tokens() const { return tokens_; }
@@ -49,7 +49,7 @@ class Vocabulary {
  private:
   struct TokenEntry {
     std::string text;
-    std::int64_t index = -1, kind = 0;
+    std::int64_t index = -1;
   };
   const TokenEntry& entry(std::int64_t id, TextSide side);
   void index_words(const std::int64_t* ids, std::int64_t n, TextSide side, std::int64_t* words);
