@@ -55,7 +55,8 @@ evaluate_every = 0
 
 TEXT = ['data.train=["train.txt"]', 'data.validation=["validation.txt"]', 'data.order="given"']
 PAIRS = ["model.kind=encoder_decoder", 'data.train=["pairs.tsv"]', "data.validation_fraction=0.1", "model.context_length=24",
-         "tokenizer.kind=sentencepiece", "tokenizer.vocabulary_size=280", "train.batch_size=8",
+         "tokenizer.kind=sentencepiece", "tokenizer.keep_whitespace=false", "tokenizer.vocabulary_size=280",
+         "train.batch_size=8",
          "train.evaluate_tokens=100", "decoding.beam_size=2", "decoding.extra_length=4"]
 IMAGES = ["model.kind=vision", "model.n_classes=3", "model.image_size=8", "model.patch_size=2", "model.image_channels=1",
           "model.context_length=16", 'data.train=["train-images-idx3-ubyte"]',
@@ -103,7 +104,8 @@ RECIPES = {
         "model.norm=rms", "model.head_bias=false", "train.optimizer=muon", "train.muon_learning_rate=5e-3"],
     "sink": TEXT + attention(sink=True, n_kv_heads=1, qk_norm=True, scale="learned", rope_fraction=0.5,
                              gate_output="element", window=16, window_pattern="3:1") + [
-        "model.initialisation=torch", "tokenizer.kind=sentencepiece", "tokenizer.vocabulary_size=290"],
+        "model.initialisation=torch", "tokenizer.kind=sentencepiece", "tokenizer.keep_whitespace=false",
+        "tokenizer.vocabulary_size=290"],
     "composition": attention(composition="dynamic", compose_static=True, compose_rank=1, compose_activation="gelu_tanh",
                              position="learned", window=30, window_pattern="1:1") + [
         "data.generator=composition", "data.generated_train=60", "data.generated_validation=10", "data.batching=chunks",
