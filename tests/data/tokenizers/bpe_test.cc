@@ -301,6 +301,25 @@ TEST_F(BpeTest, FilesNextToVocabularyAndMergesAreRead) {
   EXPECT_HAS(refusal(), "tokenizer_config.json: add_prefix_space is true");
 }
 
+// The ids are those of transformers 5.24, which adds the default tokens of a class after the vocabulary.
+TEST_F(BpeTest, TokensOfTheClassAreAddedToTokenizerJson) {
+  write("tokenizer.json", document().dump());
+  const auto size = [&] { return load_tokenizer(folder_)->vocabulary_size(); };
+  const std::int64_t plain = size();
+  const auto id = static_cast<std::int32_t>(plain);
+  write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
+  EXPECT_EQ(size(), plain);
+  write("tokenizer_config.json", R"({"tokenizer_class": "GPTNeoXTokenizerFast"})");
+  EXPECT_EQ(load_tokenizer(folder_)->encode("<|endoftext|><|padding|>"), (Ids{id, id + 1}));
+  write("tokenizer_config.json", R"({"eos_token": "<x>"})");
+  for (const auto& [type, ids] : {std::pair("gpt2", Ids{id, id + 1}), std::pair("qwen2", Ids{id + 1, id})}) {
+    write("config.json", Json({{"model_type", type}}).dump());
+    EXPECT_EQ(load_tokenizer(folder_)->encode("<|endoftext|><x>"), ids) << type;
+  }
+  write("tokenizer_config.json", R"({"bos_token": null, "eos_token": null, "unk_token": null, "pad_token": null})");
+  EXPECT_EQ(size(), plain);
+}
+
 TEST_F(BpeTest, BytesAreBpeWithoutMerges) {
   const auto bytes = restore_tokenizer(TokenizerKind::bytes, "", "x");
   const auto bpe = restore_tokenizer(TokenizerKind::bpe, to_tokenizer_json(*bytes), "y");

@@ -103,7 +103,7 @@ bool complete_added(SortedJson& document, const fs::path& file, std::int64_t siz
     });
   };
   const fs::path folder = file.parent_path();
-  const std::vector<NamedToken> special = named_special_tokens(folder);
+  const std::vector<NamedToken> special = named_special_tokens(folder, default_tokens(folder));
   std::vector<NamedToken> named;
   for (const auto& [ignored, token] : added_tokens_beside(folder, special)) {
     named.push_back(token);

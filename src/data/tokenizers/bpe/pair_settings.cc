@@ -17,36 +17,54 @@ namespace fs = std::filesystem;
 struct TokenizerClass {
   std::string_view name, model_type, words;
   bool composes;
-  std::string_view padding;  // its pad_token by default; empty: none
+  std::string_view begin, padding;  // its bos_token and pad_token by default; empty: none
 };
-constexpr TokenizerClass kClasses[] = {{"GPT2Tokenizer", "gpt2", kGpt2Words, false, ""},
-                                       {"GPTNeoXTokenizer", "gpt_neox", kGpt2Words, true, "<|padding|>"},
-                                       {"Qwen2Tokenizer", "qwen2", kQwen2Words, true, "<|endoftext|>"}};
+constexpr std::string_view kEnd = "<|endoftext|>";  // unk_token and eos_token of all classes by default
+constexpr TokenizerClass kClasses[] = {{"GPT2Tokenizer", "gpt2", kGpt2Words, false, kEnd, ""},
+                                       {"GPTNeoXTokenizer", "gpt_neox", kGpt2Words, true, kEnd, "<|padding|>"},
+                                       {"Qwen2Tokenizer", "qwen2", kQwen2Words, true, "", kEnd}};
 
 std::string text_at(const SortedJson& document, const char* key) {
   const auto found = document.find(key);
   return found != document.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+// Returns the class of a name, or of a model type if the name is empty; null: not known.
+const TokenizerClass* find_class(std::string_view name, std::string_view model_type) {
+  name = name.ends_with("Fast") ? name.substr(0, name.size() - 4) : name;
+  for (const TokenizerClass& known : kClasses) {
+    if (name.empty() ? model_type == known.model_type : name == known.name) {
+      return &known;
+    }
+  }
+  return nullptr;
+}
+
 // Returns the class that tokenizer_config.json names or, without a name, that of the model in config.json.
 const TokenizerClass& class_of(const SortedJson& settings, const fs::path& folder) {
-  std::string name = text_at(settings, "tokenizer_class");
-  if (name.ends_with("Fast")) {
-    name.resize(name.size() - 4);
-  }
-  const bool names_none = name.empty() || name == "PreTrainedTokenizer" || name == "TokenizersBackend";
+  const std::string name = text_at(settings, "tokenizer_class");
+  const bool names_none = name.empty() || name.starts_with("PreTrainedTokenizer") || name == "TokenizersBackend";
   const std::string kind = names_none ? text_at(read_json_object(folder / "config.json"), "model_type") : "";
   if (names_none && kind.empty()) {
     return kClasses[0];
   }
-  for (const TokenizerClass& known : kClasses) {
-    if (names_none ? kind == known.model_type : name == known.name) {
-      return known;
-    }
+  if (const TokenizerClass* known = find_class(names_none ? "" : name, kind)) {
+    return *known;
   }
   user_error("{}: {} is {}, whose vocabulary and merges are not supported; save the tokenizer as a tokenizer.json",
              (folder / (names_none ? "config.json" : "tokenizer_config.json")).string(),
              names_none ? "model_type" : "tokenizer_class", names_none ? kind : name);
+}
+
+std::map<std::string, std::string> tokens_of(const TokenizerClass& kind) {
+  std::map<std::string, std::string> tokens = {{"unk_token", std::string(kEnd)}, {"eos_token", std::string(kEnd)}};
+  if (!kind.begin.empty()) {
+    tokens["bos_token"] = kind.begin;
+  }
+  if (!kind.padding.empty()) {
+    tokens["pad_token"] = kind.padding;
+  }
+  return tokens;
 }
 
 // Returns the text of a token. Throws UserError if it absorbs blanks or matches whole words only.
@@ -127,6 +145,12 @@ std::vector<NamedToken> named_special_tokens(const fs::path& folder,
   return all;
 }
 
+std::map<std::string, std::string> default_tokens(const fs::path& folder) {
+  const std::string name = text_at(read_json_object(folder / "tokenizer_config.json"), "tokenizer_class");
+  const TokenizerClass* known = find_class(name, text_at(read_json_object(folder / "config.json"), "model_type"));
+  return known != nullptr ? tokens_of(*known) : std::map<std::string, std::string>();
+}
+
 std::map<std::int32_t, NamedToken> added_tokens_beside(const fs::path& folder, const std::vector<NamedToken>& special) {
   const fs::path settings_file = folder / "tokenizer_config.json", added_file = folder / "added_tokens.json";
   const SortedJson settings = read_json_object(settings_file);
@@ -157,9 +181,7 @@ PairSettings read_pair_settings(const fs::path& folder) {
                settings_file.string());
   }
   PairSettings pair{.words = std::string(kind.words), .composes = kind.composes};
-  const std::vector<NamedToken> special = named_special_tokens(
-      folder,
-      {{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"pad_token", std::string(kind.padding)}});
+  const std::vector<NamedToken> special = named_special_tokens(folder, tokens_of(kind));
   for (const NamedToken& named : special) {
     pair.special.push_back(content_of(named));
   }
