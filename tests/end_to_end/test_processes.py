@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -347,6 +348,21 @@ def test_the_readmes_command_runs(config, tmp_path, counts_as_built):
                           stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     assert train_runs.saved_step(tmp_path / "two") == 6
+
+
+def test_torchx_starts_ranks(config, tmp_path):
+    pytest.importorskip("torchx")
+    page = (train_runs.ROOT / "docs" / "processes.md").read_text().splitlines()
+    printf, torchx = [next(line for line in page if line.startswith(word)) for word in ("printf ", "torchx run ")]
+    torchx = torchx.replace("torchx", f"{sys.executable} -m torchx.cli.main", 1).replace("mine.toml", str(config))
+    more = " ".join(SHARED).replace("--set ", "--set=")
+    path = f"{os.path.dirname(train_runs.program())}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-c", f"{printf}\n{torchx.replace('runs/two', 'two')} {more}"], cwd=tmp_path,
+                          env={**train_runs.environment(config.parent), "PATH": path}, timeout=train_runs.PATIENCE,
+                          stdin=subprocess.DEVNULL, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "two" / "result.json").read_text())
+    assert result["parameters_sha256"] == train_runs.run(config, tmp_path / "one", *SHARED)["parameters_sha256"]
 
 
 def children(process):
