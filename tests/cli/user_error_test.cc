@@ -29,36 +29,6 @@ Result run_program(std::vector<const char*> arguments) {
       .status = status, .error = testing::internal::GetCapturedStderr(), .out = testing::internal::GetCapturedStdout()};
 }
 
-// tests/end_to_end/messages holds the complete sentences.
-TEST(UserErrors, NameTheCommandWhatIsWrongAndTheNearestName) {
-  const std::vector<std::pair<std::vector<const char*>, std::vector<std::string>>> cases = {
-      {{}, {"(headroom --help)"}},
-      {{"trian", "x.toml"}, {"trian", "train", "(headroom --help)"}},
-      {{"--jsn"}, {"--jsn", "--json"}},
-      {{"train", "x.toml", "--resum"}, {"train: ", "--resum", "--resume", "(headroom train --help)"}},
-      {{"train", "x.toml", "--otu=y"}, {"--otu", "--out"}},
-      {{"train", "x.toml", "y.toml"}, {"train: ", "y.toml"}},
-      {{"train"}, {"train: CONFIG"}},
-      {{"generate", "run"}, {"generate: --prompt"}},
-      {{"tokenizer"}, {"tokenizer: ", "(headroom tokenizer --help)"}},
-      {{"tokenizer", "encod"}, {"encod", "encode"}},
-      {{"train", "x.toml", "--steps", "5"}, {"--steps", "--set train.steps=VALUE"}},
-      {{"cost", "x.toml", "--full"}, {"--full", "--match"}},
-      {{"cost", "x.toml", "--match", "y.toml", "--by", "size"}, {"--by", "parameters, macs", "size"}},
-      {{"cost"}, {"cost: ", "CONFIG", "--paper"}},
-  };
-  for (const auto& [arguments, parts] : cases) {
-    const Result result = run_program(arguments);
-    EXPECT_EQ(result.status, 2) << result.error;
-    EXPECT_TRUE(result.error.starts_with("headroom: ") && result.error.ends_with("--help)\n")) << result.error;
-    EXPECT_EQ(std::ranges::count(result.error, '\n'), 1) << result.error;
-    for (const std::string& part : parts) {
-      EXPECT_NE(result.error.find(part), std::string::npos) << part << ": " << result.error;
-    }
-    EXPECT_EQ(result.out, "") << result.error;
-  }
-}
-
 TEST(Help, WrapsLongDescriptionsUnderTheirColumn) {
   EXPECT_EQ(wrapped("one two three", 9, 2), "one two\n  three");
   EXPECT_EQ(wrapped("a_very_long_word b", 6, 0), "a_very_long_word\nb");

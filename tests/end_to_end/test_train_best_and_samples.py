@@ -97,11 +97,6 @@ def test_samples_are_printed_and_stored(headroom, tmp_path):
     assert "Samples from training" not in (tmp_path / "plain" / "report.html").read_text()
 
 
-def test_only_a_language_model_writes_samples(headroom):
-    line = headroom.refusal("cost", "small/listops_dense_h2", "--set", "train.sample_every=5")
-    assert "train.sample_every" in line and "language_model" in line
-
-
 def test_the_progress_line_has_the_speed(headroom, tmp_path):
     config = train_runs.prepare(tmp_path)
     told = headroom("train", config, "--out", tmp_path / "run", "--set", "train.steps=6").stderr

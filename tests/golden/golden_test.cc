@@ -46,16 +46,6 @@ struct OneNumber {
   }
 };
 
-TEST(Golden, FailsAndNamesTheTensor) {
-  const OneNumber one;
-  one.write(-6.001F);
-  const auto outcomes = run_cases({one.folder.path()}, {});
-  EXPECT_FALSE(outcomes[0].passed);
-  EXPECT_EQ(outcomes[0].worst_tensor, "out");
-  EXPECT_GT(outcomes[0].error, outcomes[0].limit);
-  EXPECT_EQ(outcomes_json(outcomes).at("failed"), 1);
-}
-
 TEST(Golden, UnsupportedOptionsAreRefused) {
   const OneNumber one;
   const auto reason = [&](const std::string& family, const Json& more) {

@@ -102,13 +102,6 @@ def test_a_model_depends_on_its_seed_and_learns():
     assert losses[-1] < 0.6 * losses[0]
 
 
-def test_the_loss_is_that_of_the_logits():
-    model = tiny_model(mlp=dict(d_hidden=32))
-    batch = tokens(4, 17)
-    expected = torch.nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-    torch.testing.assert_close(model.loss(batch[:, :-1], batch[:, 1:]), expected)
-
-
 @pytest.mark.parametrize("options", [{}, {"adaptive_cutoffs": [10, 30]}], ids=["softmax", "adaptive"])
 def test_a_loss_over_no_targets_is_0(options):
     model = tiny_model(attention=dict(n_heads=2, d_head=8), mlp=dict(d_hidden=32), **options)  # without balance losses
@@ -117,33 +110,8 @@ def test_a_loss_over_no_targets_is_0(options):
     assert loss == 0 and all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_memory_makes_chunks_one_text():
-    options = dict(memory_length=8, context_length=8, attention=dict(n_heads=2, d_head=8, position="relative"),
-                   mlp=dict(d_hidden=32))
-    model = tiny_model(**options).eval()
-    text = tokens(2, 16)
-    _, memory = model(text[:, :8])
-    second, _ = model(text[:, 8:], memory)
-    without, _ = model(text[:, 8:])
-    assert (second - without).abs().max() > 1e-3
-    decoder = model.decoder(2)
-    torch.testing.assert_close(decoder.read(text), second[:, -1], atol=1e-5, rtol=1e-4)
-
-
 MIXED = dict(layers=[dict(attention=dict(window=3, composition="dynamic", projection="dense"), mlp=dict(kind="dense")),
                      dict(attention=dict(n_heads=3))])
-
-
-@pytest.mark.parametrize("options", [dict(), dict(tied_embeddings=True), dict(adaptive_cutoffs=[10, 30]), MIXED])
-def test_decoding_equals_the_whole_pass(options):
-    model = tiny_model(**options).eval()
-    text = tokens(2, 12)
-    whole = model(text)
-    decoder = model.decoder(2)
-    steps = [decoder.read(text[:, :4])] + [decoder.read(text[:, i:i + 1]) for i in range(4, 12)]
-    torch.testing.assert_close(torch.stack(steps, 1), whole[:, 3:], atol=1e-5, rtol=1e-4)
-    decoder.restart()
-    torch.testing.assert_close(decoder.read(text), whole[:, -1], atol=1e-5, rtol=1e-4)
 
 
 def test_generate():

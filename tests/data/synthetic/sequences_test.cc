@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "folder_test.h"
 #include "headroom/core/error.h"
 
 namespace headroom::data {
@@ -150,12 +151,7 @@ TEST(SyntheticSequencesTest, RowsAreFunctionsOfSeedSplitAndNumber) {
 
 TEST(SyntheticSequencesTest, RefusesSizesThatDoNotFit) {
   const auto refused = [](const config::DataOptions& o, std::int64_t length, const std::string& key) {
-    try {
-      check_synthetic(o, length);
-      ADD_FAILURE() << key;
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
-    }
+    EXPECT_HAS(user_error_of([&] { check_synthetic(o, length); }), key);
   };
   refused(options(Synthetic::recall, 8), 31, "model.context_length");
   refused(options(Synthetic::lookup, 9), 64, "data.synthetic_items");

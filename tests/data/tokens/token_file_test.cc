@@ -125,22 +125,6 @@ TEST_F(TokenFileTest, ReportsWhatTheTokenizerDropped) {
   EXPECT_EQ(known.name(), at("known.tokens"));
   join_token_files({at("known.tokens"), at("other.tokens"), at("other.tokens")}, at("joined.tokens"));
   EXPECT_EQ(TokenFile(at("joined.tokens")).unknown()->bytes, 12);
-
-  // Files from earlier versions do not state the number of unknown words.
-  const SafetensorsFile stored(at("other.tokens"));
-  SafetensorsWriter writer;
-  for (const auto& [name, tensor] : stored.tensors()) {
-    writer.add(name, tensor.dtype, tensor.shape, tensor.data);
-  }
-  for (const auto& [key, value] : stored.metadata()) {
-    if (!key.starts_with("unknown_") && key != "decoded_bytes") {
-      writer.set_metadata(key, value);
-    }
-  }
-  writer.write(at("earlier.tokens"));
-  EXPECT_FALSE(TokenFile(at("earlier.tokens")).unknown());
-  join_token_files({at("known.tokens"), at("earlier.tokens")}, at("joined.tokens"));
-  EXPECT_FALSE(TokenFile(at("joined.tokens")).unknown());
 }
 
 TEST_F(TokenFileTest, ALargeVocabularyTakesFourBytes) {

@@ -23,19 +23,6 @@ std::string complaint(const Work& work) {
   return "";
 }
 
-TEST(EmulatedCuda, IsADeviceLikeAnother) {
-  EXPECT_EQ(models::devices().size(), 2U);
-  EXPECT_EQ(models::resolve("auto").str(), "cuda:0");
-  const at::Tensor x = at::arange(6, kThere).view({2, 3}), y = x.mm(x.t()).select(0, 1);
-  EXPECT_TRUE(y.is_cuda());
-  EXPECT_EQ(y.sum().item<float>(), 3 * 0 + 4 * 1 + 5 * 2 + 9 + 16 + 25);
-  x.select(0, 0).fill_(7.0);
-  EXPECT_EQ(x.to(at::kCPU).sum().item<float>(), 3 * 7 + 3 + 4 + 5) << "a view shares the memory";
-  at::Tensor w = at::ones({3}, kThere).requires_grad_(true);
-  (w * w * x.select(0, 1)).sum().backward();
-  EXPECT_EQ(w.grad().to(at::kCPU).sum().item<float>(), 2 * (3 + 4 + 5));
-}
-
 TEST(EmulatedCuda, NewMemoryIsNotANumber) {
   at::Tensor once = at::zeros({100}, kThere);
   once.reset();

@@ -89,24 +89,5 @@ TEST(SplitInvariant, ATextInABatchAndInChunks) {
   }
 }
 
-TEST(SplitInvariant, ScoresInABatch) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, options] : language_models()) {
-    const LanguageModel model(options, 3);
-    const at::Tensor texts = random_ids(options.vocabulary_size, {3, kTokens + 1}, 2);
-    const at::Tensor inputs = texts.narrow(1, 0, kTokens);
-    at::Tensor targets = texts.narrow(1, 1, kTokens).clone();
-    targets.narrow(1, 0, kTokens - 2).fill_(-1);
-    Memory memory;
-    const at::Tensor together = model.score(inputs, targets, memory, invariant()).log_probability;
-    for (std::int64_t row = 0; row < texts.size(0); ++row) {
-      memory.reset();
-      const at::Tensor alone =
-          model.score(inputs.narrow(0, row, 1), targets.narrow(0, row, 1), memory, invariant()).log_probability;
-      EXPECT_TRUE(alone.equal(together.narrow(0, 2 * row, 2))) << name << ", row " << row;
-    }
-  }
-}
-
 }  // namespace split_invariant_test
 }  // namespace headroom::models

@@ -171,13 +171,6 @@ INSTANTIATE_TEST_SUITE_P(Scores, AttentionDropout,
                                            std::pair("gaussian_mixture", "none"), std::pair("sigmoid", "none")),
                          [](const auto& pair) { return std::string(pair.param.first) + "_" + pair.param.second; });
 
-TEST(AttentionDropout, HasOnlyTheReference) {
-  const Layer layer = dropping_layer({"dot", "none"});
-  Context context = training();
-  context.implementation = Implementation::fused;
-  EXPECT_THROW(layer.attention({.x = input()}, context), UserError);
-}
-
 }  // namespace attention_dropout_test
 
 }  // namespace headroom::nn

@@ -77,11 +77,5 @@ TEST(SigmoidScore, MatchesItsEquation) {
   }
 }
 
-TEST(SigmoidScore, HasOnlyTheReference) {
-  const Layer layer = sigmoid_layer(true, 1.0);
-  const Context context{.implementation = Implementation::fused};
-  EXPECT_THROW(layer.attention({.x = at::ones({1, kTokens, kWidth}, at::kDouble)}, context), UserError);
-}
-
 }  // namespace sigmoid_score_test
 }  // namespace headroom::nn

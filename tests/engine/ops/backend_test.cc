@@ -51,16 +51,6 @@ TEST(Backends, TheFirstThatDoesNotRefuseRuns) {
   EXPECT_EQ(chosen(toy, at::zeros({9})), 0);
 }
 
-TEST(Backends, TheOrderIsTheOneStated) {
-  Backends<Toy> toy("toy");
-  add_all(toy);
-  std::vector<std::string> names;
-  for (const BackendTraits& traits : toy.traits()) {
-    names.push_back(traits.name);
-  }
-  EXPECT_EQ(names, (std::vector<std::string>{"first", "also second", "second", "last", "elsewhere"}));
-}
-
 TEST(Backends, AllReasonsAreGivenIfFusedWasRequested) {
   Backends<Toy> toy("toy");
   const auto complaint = [&](const at::Tensor& x) -> std::string {
@@ -111,19 +101,6 @@ TEST(Backends, OneCanBeQueriedAlone) {
   EXPECT_EQ(chosen(toy, at::zeros({9})), 0);
   toy.restrict_to("");
   EXPECT_EQ(chosen(toy, at::zeros({2})), 1);
-}
-
-TEST(Backends, AListIsRegisteredForItsLifetime) {
-  const auto known = [] {
-    const std::vector<BackendList*> all = backend_lists();
-    return std::any_of(all.begin(), all.end(), [](const BackendList* list) { return list->op() == "toy"; });
-  };
-  EXPECT_FALSE(known());
-  {
-    const Backends<Toy> toy("toy");
-    EXPECT_TRUE(known());
-  }
-  EXPECT_FALSE(known());
 }
 
 }  // namespace backend_test

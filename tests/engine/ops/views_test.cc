@@ -39,19 +39,5 @@ TEST(Views, AreThoseOfTorchsOperators) {
   }
 }
 
-TEST(Views, HaveGradients) {
-  const at::Tensor x = at::randn({2, 6}).requires_grad_();
-  (transposed(narrowed(reshaped(x, {3, 4}), 1, 1, 2), 0, 1) * 3.0).sum().backward();
-  EXPECT_TRUE(x.grad().view({3, 4}).narrow(1, 1, 2).eq(3.0).all().item<bool>());
-  EXPECT_EQ(x.grad().sum().item<float>(), 18.0F);
-}
-
-TEST(Views, WriteToTheSameMemory) {
-  const c10::InferenceMode mode;
-  const at::Tensor x = at::zeros({4, 3});
-  narrowed(x, 0, 1, 2).fill_(2.0);
-  EXPECT_EQ(x.sum().item<float>(), 12.0F);
-}
-
 }  // namespace views_test
 }  // namespace headroom::ops

@@ -148,19 +148,6 @@ TEST_F(SpecialTokensTest, TextsBeginAsTheTemplateSays) {
   EXPECT_EQ(begin(), Ids{39});
 }
 
-TEST_F(SpecialTokensTest, BeginAsInCheckpointsOfEarlierVersions) {
-  put("tokenizer_config.json", {{"bos_token", "<|end|>"}});
-  put_in_front();
-  Checkpoint checkpoint = import_huggingface(theirs_).checkpoint;
-  Json stored = parse_json(checkpoint.metadata[kSpecialTokens], "stored");
-  stored["in_front"] = true;
-  checkpoint.metadata[kSpecialTokens] = stored.dump();
-  EXPECT_EQ(stored_special_tokens(checkpoint)->begin(*checkpoint.tokenizer), Ids{39});
-  stored["in_front"] = false;
-  checkpoint.metadata[kSpecialTokens] = stored.dump();
-  EXPECT_EQ(stored_special_tokens(checkpoint)->begin(*checkpoint.tokenizer), Ids{});
-}
-
 // transformers 5.24 adds such tokens after the vocabulary, if the model has embeddings for them.
 TEST_F(SpecialTokensTest, TokensWithoutAnIdComeAfterTheVocabulary) {
   put_tokenizer(37);

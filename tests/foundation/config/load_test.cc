@@ -49,11 +49,6 @@ TEST_F(LoadConfig, FindsFilesAndRecipes) {
   EXPECT_EQ(recipe_names(), (std::vector<std::string>{"demo/large", "demo/small"}));
 }
 
-TEST_F(LoadConfig, AFileTakesPrecedenceOverARecipe) {
-  put("here/demo/small", "[model]\nn_layers = 5\n");
-  EXPECT_EQ(load_config("demo/small").model.n_layers, 5);
-}
-
 TEST_F(LoadConfig, OverridesComeInOrderAndBeforeTheCheck) {
   EXPECT_EQ(load_config("demo/small", {"model.n_layers=7", "model.n_layers=8"}).model.n_layers, 8);
   EXPECT_EQ(subject_of(complaint_of([&] { load_config("demo/small", {"train.warmup_steps=5000"}); })),
@@ -82,11 +77,6 @@ TEST_F(LoadConfig, FewerStepsCutTheWarmUp) {
               load_config("mine.toml", {"train.steps=50", "train.warmup_steps=60"});
             })),
             "--set: train.warmup_steps");
-}
-
-TEST_F(LoadConfig, NamesTheFileAndLine) {
-  put("here/bad.toml", "[model]\nn_layer = 3\n");
-  EXPECT_EQ(subject_of(complaint_of([] { load_config("bad.toml"); })), "bad.toml:2: model.n_layer");
 }
 
 TEST_F(LoadConfig, SuggestsTheNearestName) {

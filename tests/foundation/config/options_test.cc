@@ -16,29 +16,6 @@ AttentionOptions experts(std::vector<std::string> which) {
   return options;
 }
 
-TEST(AttentionOptionsTest, KeyValueHeads) {
-  AttentionOptions options;
-  options.n_heads = 6;
-  EXPECT_EQ(options.kv_heads(), 6);
-  options.n_kv_heads = 2;
-  EXPECT_EQ(options.kv_heads(), 2);
-}
-
-TEST(ExpertOptionsTest, SelectionsNeeded) {
-  const ExpertOptions vo{.experts = {"v", "o"}}, kv{.experts = {"k", "v"}}, q{.experts = {"q"}};
-  EXPECT_TRUE(vo.has('v') && vo.has('o') && !vo.has('q') && !vo.has('k'));
-  EXPECT_TRUE(vo.on_source() && vo.on_destination());
-  EXPECT_EQ(vo.n_selections(), 2);
-  EXPECT_TRUE(kv.on_source() && !kv.on_destination());
-  EXPECT_EQ(kv.n_selections(), 1);
-  EXPECT_TRUE(!q.on_source() && q.on_destination());
-  EXPECT_EQ(q.n_selections(), 1);
-  const ExpertOptions shared{.experts = {"v", "o"}, .shared_selection = true};
-  EXPECT_EQ(shared.n_selections(), 1);
-  EXPECT_TRUE(experts({"v"}).has_experts('v'));
-  EXPECT_FALSE(AttentionOptions().has_experts('v'));  // the projection is "dense"
-}
-
 TEST(PartOptionsTest, IsAValue) {
   AttentionOptions options;
   const AttentionOptions& constant = options;
@@ -56,24 +33,6 @@ TEST(PartOptionsTest, IsAValue) {
   EXPECT_TRUE(copy.of<ExpertOptions>().shared_selection);
 }
 
-TEST(ModelOptionsTest, TokensChooseExpertsOrHeads) {
-  const auto routes = [](const char* projection, std::vector<std::string> which = {}) {
-    ModelOptions model;
-    model.attention = experts(std::move(which));
-    model.attention.projection = projection;
-    return model.routes();
-  };
-  EXPECT_TRUE(routes("experts", {"v"}));
-  EXPECT_TRUE(routes("routed_heads"));
-  EXPECT_TRUE(routes("gated_heads"));
-  EXPECT_FALSE(routes("dense", {"v"}));
-  EXPECT_FALSE(routes("latent"));
-  ModelOptions model;
-  EXPECT_FALSE(model.routes());
-  model.mlp.kind = MlpKind::experts;
-  EXPECT_TRUE(model.routes());
-}
-
 TEST(AttentionOptionsTest, RotatingChannels) {
   const auto channels = [](std::int64_t d_head, double fraction) {
     AttentionOptions options;
@@ -86,15 +45,6 @@ TEST(AttentionOptionsTest, RotatingChannels) {
   EXPECT_EQ(channels(205, 0.5), 102);
   EXPECT_EQ(channels(60, 0.1), 6);
   EXPECT_EQ(channels(1, 1.0), 1);
-}
-
-TEST(AttentionOptionsTest, PartsAreFoundByName) {
-  AttentionOptions options;
-  EXPECT_EQ(subject_of("x: " + complaint_of([&] { options.composition = "statik"; })),
-            "x: model.attention.composition");
-  options.composition = "static";
-  EXPECT_EQ(options.composition.name(), "static");
-  EXPECT_TRUE(options.composition != AttentionOptions().composition && AttentionOptions().composition == "none");
 }
 
 TEST(AttentionOptionsTest, NoRelativePositionsBetweenTwoSequences) {

@@ -57,29 +57,6 @@ TEST(SetKey, AnIntegerThatARunMayChoose) {
   EXPECT_EQ(parse_config(to_toml(again), "again").train.checkpoint_every, kAutomatic);
 }
 
-// Names from other tools are often not similar to Headroom's.
-TEST(SetKey, SuggestsKeysForNamesFromOtherTools) {
-  for (const auto& [wrong, right] :
-       std::vector<std::pair<std::string, std::string>>{{"train.lr", "train.learning_rate"},
-                                                        {"lr", "train.learning_rate"},
-                                                        {"model.n_head", "model.attention.n_heads"},
-                                                        {"n_embd", "model.d_model"},
-                                                        {"train.max_iters", "train.steps"},
-                                                        {"train.bs", "train.batch_size"},
-                                                        {"model.block_size", "model.context_length"},
-                                                        {"model.n_layer", "model.n_layers"},
-                                                        {"train.grad_clip", "train.clip_norm"},
-                                                        {"model.vocab_size", "model.vocabulary_size"},
-                                                        {"hidden_size", "model.d_model"},
-                                                        {"num_attention_heads", "model.attention.n_heads"},
-                                                        {"intermediate_size", "model.mlp.d_hidden"},
-                                                        {"eval_interval", "train.evaluate_every"},
-                                                        {"train.save_steps", "train.checkpoint_every"}}) {
-    EXPECT_EQ(subject_of(complaint(wrong + "=1")), "--set: " + wrong);
-    EXPECT_EQ(suggestion_of(complaint(wrong + "=1")), right);
-  }
-}
-
 // Earlier configs, checkpoints and scripts contain these names.
 TEST(SetKey, AcceptsEarlierNames) {
   EXPECT_EQ(with("train.parts=2").train.gradient_accumulators, 2);
@@ -91,12 +68,6 @@ TEST(SetKey, AcceptsEarlierNames) {
   EXPECT_EQ(with("decoding.beam=7").decoding.beam_size, 7);
   EXPECT_EQ(parse_config("[decoding]\nbeam = 7\n", "x").decoding.beam_size, 7);
   EXPECT_EQ(subject_of(complaint("decoding.beam=0")), "--set: decoding.beam");
-}
-
-TEST(SetKey, ChangesOnlyThatKey) {
-  Config expected;
-  expected.model.attention.d_head = 7;
-  EXPECT_EQ(to_toml(with("model.attention.d_head=7")), to_toml(expected));
 }
 
 TEST(SetKey, RefusesInOneSentence) {
@@ -135,12 +106,7 @@ TEST(Variation, ValuesStandBetweenCommas) {
   EXPECT_EQ(parse_variation("a={b=1,c=2},{b=2}", "--tune").values, (std::vector<std::string>{"{b=1,c=2}", "{b=2}"}));
   EXPECT_EQ(parse_variation("a=\"x,y\",z", "--tune").values, (std::vector<std::string>{"\"x,y\"", "z"}));
   for (const char* wrong : {"", "a", "=1", "a=", "a=1,", "a=,1", "a=1,,2"}) {
-    try {
-      parse_variation(wrong, "compare: --tune");
-      ADD_FAILURE() << wrong;
-    } catch (const UserError& error) {
-      EXPECT_TRUE(std::string(error.what()).starts_with("compare: --tune ")) << error.what();
-    }
+    EXPECT_TRUE(complaint_of([&] { parse_variation(wrong, "compare: --tune"); }).starts_with("compare: --tune "));
   }
 }
 

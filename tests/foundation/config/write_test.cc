@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <type_traits>
 
 #include "complaint.h"
@@ -17,25 +16,6 @@ namespace write_test {
 
 std::string read_back(const Config& config) {
   return to_toml(parse_config(to_toml(config), "copy"));
-}
-
-TEST(ToToml, IsReadable) {
-  const std::string text = to_toml(Config());
-  EXPECT_TRUE(text.starts_with("[model]\nkind = \"language_model\"\nvocabulary_size = 8000\n")) << text;
-  EXPECT_NE(text.find("\n\n[model.attention]\nn_heads = 8\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\nexperts = [\"v\", \"o\"]\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\nrope_base = 10000.0\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\nseparator = \"\\n\"\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\nprecision = \"auto\"\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\n\n[train]\nsteps = 1000\n"), std::string::npos) << text;
-}
-
-TEST(ToToml, KeepsEveryDigit) {
-  Config config;
-  for (const double number : {0.1, 1.0 / 3.0, 1e-300, 1e22, 123456789.123456789, 5e-324, 1.7976931348623157e308, 2.0}) {
-    config.train.weight_decay = number;
-    EXPECT_EQ(parse_config(to_toml(config), "copy").train.weight_decay, number);
-  }
 }
 
 TEST(ToToml, KeepsEveryCharacter) {
@@ -183,16 +163,6 @@ TEST(ValueOf, ReadsEntriesOfLayersAsWell) {
   EXPECT_THROW(value_of(config, "train.parts"), Error);
 }
 
-TEST(Flatten, HoldsEveryKeyOnce) {
-  std::vector<std::string> names;
-  for (const auto& [key, value] : flatten({})) {
-    names.push_back(key);
-  }
-  EXPECT_GT(names.size(), 60u);
-  std::sort(names.begin(), names.end());
-  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
-}
-
 TEST(Flatten, ShowsValuesOfEveryType) {
   Config config;
   config.model.attention.of<ExpertOptions>().experts = {"v", "o"};
@@ -253,33 +223,6 @@ TEST(Help, ExplainsEveryKeyWithItsDefaultAndChoices) {
     end = help.find('\n', begin);
     EXPECT_LE(end - begin, 100u) << help.substr(begin, end - begin);
   }
-}
-
-TEST(Help, NeedsNoWiderNumbersThanDoublesHold) {
-  Config config;
-  Fields fields;
-  describe(fields, config);
-  fields.root().for_each([&](const std::string& dotted, const Field& field) {
-    if (std::holds_alternative<std::int64_t*>(field.slot)) {
-      EXPECT_LE(field.range.high, 9007199254740992.0) << dotted;
-      EXPECT_GE(field.range.low, 0) << dotted;
-    }
-  });
-}
-
-TEST(Help, ExplainsOneKeyOrTable) {
-  const std::string key = help_text("model.attention.n_heads"), table = help_text("model.mlp");
-  EXPECT_TRUE(key.starts_with("[model.attention]  ")) << key;
-  EXPECT_NE(key.find("\n  n_heads = 8 "), std::string::npos) << key;
-  EXPECT_EQ(key.find("d_head ="), std::string::npos) << key;
-  EXPECT_TRUE(table.starts_with("[model.mlp]  ")) << table;
-  EXPECT_NE(table.find("d_hidden"), std::string::npos) << table;
-  EXPECT_EQ(table.find("[model.attention]"), std::string::npos) << table;
-  EXPECT_NE(help_text("train").find("steps = "), std::string::npos);
-  EXPECT_EQ(help_text("train.parts"), help_text("train.gradient_accumulators"));
-  const std::string wrong = complaint_of([] { help_text("train.lr"); });
-  EXPECT_EQ(subject_of(wrong), "--help-config: train.lr");
-  EXPECT_EQ(suggestion_of(wrong), "train.learning_rate");
 }
 
 }  // namespace write_test

@@ -9,7 +9,6 @@
 #include <array>
 #include <atomic>
 #include <csignal>
-#include <optional>
 #include <thread>
 
 #include "scratch_folder.h"
@@ -24,25 +23,6 @@ using AtomicFileTest = ScratchFolder;
 using FolderLockTest = ScratchFolder;
 using MakeFolder = ScratchFolder;
 
-std::string_view text_of(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
-TEST_F(MappedFileTest, ShowsTheBytes) {
-  const fs::path path = put("a", "some bytes");
-  MappedFile file(path);
-  EXPECT_EQ(text_of(file), "some bytes");
-  EXPECT_EQ(file.path(), path);
-}
-
-TEST_F(MappedFileTest, MovesItsBytes) {
-  MappedFile file(put("a", "first")), other(put("b", "second"));
-  MappedFile moved(std::move(file));
-  EXPECT_EQ(text_of(moved), "first");
-  moved = std::move(other);
-  EXPECT_EQ(text_of(moved), "second");
-}
-
 TEST_F(MappedFileTest, TruncationOfAFileEndsTheProgramWithItsName) {
   const fs::path path = put("tokens", std::string(100'000, 'x'));
   const auto read_after_cut = [&] {
@@ -55,10 +35,6 @@ TEST_F(MappedFileTest, TruncationOfAFileEndsTheProgramWithItsName) {
   EXPECT_EXIT(read_after_cut(), ::testing::ExitedWithCode(1), "headroom: .*/tokens: another program made this file");
 }
 
-TEST_F(MappedFileTest, EmptyFileIsAnEmptySpan) {
-  EXPECT_TRUE(MappedFile(put("empty", "")).bytes().empty());
-}
-
 TEST_F(MappedFileTest, NamesPathsThatAreNotFiles) {
   const auto open = [](const fs::path& path) { return complaint_of([&] { const MappedFile file(path); }); };
   const std::string name = folder_.string();
@@ -67,13 +43,6 @@ TEST_F(MappedFileTest, NamesPathsThatAreNotFiles) {
   EXPECT_EQ(open(put("a", "x") / "b"), "user error: " + name + "/a/b: no such file");
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(open(folder_ / "pipe"), "user error: " + name + "/pipe: is not a regular file");
-}
-
-TEST_F(TextFileTest, ReadsAll) {
-  const std::string text(100'000, 'x');
-  EXPECT_EQ(read_text_file(put("a", text)), text);
-  EXPECT_EQ(read_text_file(put("empty", "")), "");
-  EXPECT_FALSE(read_text_file("/proc/self/status").empty());  // its reported size is 0
 }
 
 TEST_F(TextFileTest, StopsAtTheLimit) {
@@ -113,12 +82,6 @@ TEST_F(AtomicFileTest, LeavesNothingWithoutCommit) {
   }
   EXPECT_EQ(content(path), "old");
   EXPECT_EQ(n_files(), 1u);
-}
-
-TEST_F(AtomicFileTest, TheTemporaryFileIsInTheSameFolderAndNamesItsProcess) {
-  const AtomicFile file(folder_ / "a");
-  const std::string name = fs::directory_iterator(folder_)->path().filename().string();
-  EXPECT_TRUE(name.starts_with(fmt::format("a.tmp-{}", ::getpid()))) << name;
 }
 
 TEST_F(AtomicFileTest, TwoForOneTargetDoNotMix) {
@@ -192,18 +155,6 @@ TEST_F(AtomicFileTest, AKilledProcessLeavesALeftover) {
   EXPECT_EQ(n_files(), 0u);
   ::close(ready[0]);
   ::close(ready[1]);
-}
-
-TEST_F(AtomicFileTest, CommitsOnce) {
-  AtomicFile file(folder_ / "a");
-  file.commit();
-  EXPECT_EQ(complaint_of([&] { file.commit(); }), "error: " + (folder_ / "a").string() + ": already committed");
-}
-
-TEST_F(AtomicFileTest, SaysWhyItCannotBeCreated) {
-  const fs::path path = folder_ / "gone" / "a";
-  EXPECT_EQ(complaint_of([&] { const AtomicFile file(path); }),
-            "error: " + path.string() + ": cannot be created: No such file or directory");
 }
 
 TEST_F(AtomicFileTest, AFolderAtTheTargetIsAnError) {
@@ -295,25 +246,6 @@ TEST_F(MakeFolder, MakesParentsAndMindsFiles) {
             "user error: " + file.string() + ": cannot create directory: it is a file");
   EXPECT_EQ(complaint_of([&] { make_folder(file / "b"); }),
             "user error: " + (file / "b").string() + ": cannot create directory: " + file.string() + " is a file");
-}
-
-TEST_F(FolderLockTest, IsExclusiveAndEnds) {
-  std::optional<FolderLock> lock(folder_);
-  EXPECT_EQ(complaint_of([&] { const FolderLock second(folder_); }),
-            fmt::format("user error: {}: in use by process {}; wait for it or choose another --out", folder_.string(),
-                        ::getpid()));
-  lock.reset();
-  EXPECT_EQ(complaint_of([&] { const FolderLock second(folder_); }), "no error");
-}
-
-TEST_F(FolderLockTest, TellsWhetherItIsHeld) {
-  EXPECT_FALSE(FolderLock::is_held(folder_ / "absent"));
-  EXPECT_FALSE(FolderLock::is_held(folder_));
-  {
-    const FolderLock lock(folder_);
-    EXPECT_TRUE(FolderLock::is_held(folder_));
-  }
-  EXPECT_FALSE(FolderLock::is_held(folder_)) << "the file is still there";
 }
 
 TEST_F(FolderLockTest, IsAcquiredWhileOthersQueryIt) {

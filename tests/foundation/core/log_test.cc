@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -58,26 +57,6 @@ TEST(ProgressText, BarIsFullAtTheEndAndNeverFuller) {
   EXPECT_EQ(progress_bar(s, 70, true), "train  ████████  5000/1000 steps  51.3 steps/s  1 min 38 s  loss 3.214");
 }
 
-TEST(ProgressText, UnknownTotalHasNoBar) {
-  ProgressState s = state();
-  s.total = 0;
-  EXPECT_EQ(progress_bar(s, 100, true), "train  312 steps  3.2 steps/s  loss 3.214");
-  EXPECT_EQ(progress_line(s), "train: 312 steps, 3.2 steps/s, loss 3.214");
-}
-
-TEST(ProgressText, Lines) {
-  ProgressState s = state();
-  EXPECT_EQ(progress_line(s), "train: 312/1000 steps, 3.2 steps/s, 3 min 35 s left, loss 3.214");
-  s.done = 1000;
-  s.last = true;
-  EXPECT_EQ(progress_line(s), "train: 1000/1000 steps in 1 min 38 s, 10.3 steps/s, loss 3.214");
-}
-
-TEST(ProgressText, BytesHaveBinaryUnits) {
-  const ProgressState s{.what = "encode", .unit = "B", .total = 200 << 20, .done = 50 << 20, .seconds = 10.0};
-  EXPECT_EQ(progress_line(s), "encode: 50.0 MiB/200.0 MiB, 5.0 MiB/s, 30 s left");
-}
-
 TEST(ProgressText, RateExcludesEarlierWork) {
   ProgressState s = state();
   s.started_at = 300;
@@ -85,15 +64,6 @@ TEST(ProgressText, RateExcludesEarlierWork) {
   EXPECT_EQ(progress_line(s), "train: 312/1000 steps, 2 steps/s, 5 min 44 s left, loss 3.214");
   s.started_at = 312;
   EXPECT_EQ(progress_line(s), "train: 312/1000 steps, loss 3.214");
-}
-
-TEST(ProgressText, SlowUnitsAndLargeCounts) {
-  ProgressState s = state();
-  s.done = 2;
-  s.seconds = 60;
-  EXPECT_EQ(progress_line(s), "train: 2/1000 steps, 30 s a step, 8 h 19 min left, loss 3.214");
-  s = {.what = "encode", .unit = "tokens", .note = "", .total = 40'000'000, .done = 10'000'000, .seconds = 10};
-  EXPECT_EQ(progress_line(s), "encode: 10.0 M/40.0 M tokens, 1.0 M tokens/s, 30 s left");
 }
 
 // Returns what `work` writes to stderr in a child process. stderr is a terminal with this many columns, or a pipe if 0.

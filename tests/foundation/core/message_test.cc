@@ -52,11 +52,6 @@ TEST(Printable, IsBoundedAndCutsBetweenCharacters) {
   EXPECT_EQ(printable("\x1b\x1b\x1b\x1b", 10), "\\x1b...");
 }
 
-TEST(Printable, IsIdempotent) {
-  const std::string once = printable("a\x1b\xff\n\\x1b");
-  EXPECT_EQ(printable(once), once);
-}
-
 TEST(Printable, EveryTextInAMessageGoesThroughIt) {
   const std::string hostile = "\x1b]0;owned\x07" + std::string(1 << 20, 'x');
   const char* const raw = "a\x1b";
@@ -71,20 +66,6 @@ TEST(Printable, LinesOfTheLogGoThroughIt) {
   testing::internal::CaptureStderr();
   log_warning("{} is odd", "k\x1b[2J\nheadroom: done");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: k\\x1b[2J\\nheadroom: done is odd\n");
-}
-
-TEST(Nearest, FindsTheNearestName) {
-  const std::vector<std::string> known = {"train", "evaluate", "generate", "compare", "cost"};
-  EXPECT_EQ(nearest("trian", known), "train");
-  EXPECT_EQ(nearest("evalute", known), "evaluate");
-  EXPECT_EQ(nearest("comparee", known), "compare");
-  EXPECT_EQ(nearest("cots", known), "cost");
-}
-
-TEST(Nearest, IsEmptyIfNoNameIsNear) {
-  EXPECT_EQ(nearest("serve", {"train", "cost"}), "");
-  EXPECT_EQ(nearest("", {"train", "cost"}), "");
-  EXPECT_EQ(nearest("train", {}), "");
 }
 
 }  // namespace message_test

@@ -61,13 +61,6 @@ TEST_F(SafetensorsTest, ReadsWhatItWrote) {
             "user error: " + (folder_ / "a").string() + ": has no metadata \"w\"");
 }
 
-TEST_F(SafetensorsTest, EmptyFileOfTensors) {
-  SafetensorsWriter().write(folder_ / "a");
-  const SafetensorsFile file(folder_ / "a");
-  EXPECT_TRUE(file.tensors().empty());
-  EXPECT_TRUE(file.metadata().empty());
-}
-
 TEST_F(SafetensorsTest, TheOrderOfAddingDoesNotMatter) {
   const std::vector<float> x = {1, 2};
   const std::vector<std::uint8_t> y = {1, 2, 3};
@@ -173,14 +166,6 @@ TEST_F(StreamTest, WritesInParts) {
   EXPECT_EQ(numbers_of<std::int64_t>(file.at("ends")), (std::vector<std::int64_t>{7, 9}));
   EXPECT_EQ(file.metadata_at("tokenizer"), "bytes");
   EXPECT_EQ(n_files(), 1u);
-}
-
-TEST_F(StreamTest, LeavesNothingWithoutCommit) {
-  {
-    SafetensorsStream stream(folder_ / "tokens", "tokens", DType::u16);
-    stream.append(std::vector<std::byte>(10));
-  }
-  EXPECT_EQ(n_files(), 0u);
 }
 
 TEST_F(StreamTest, RefusesTooLargeAHeader) {

@@ -67,16 +67,6 @@ TEST(Experts, LayersMayDiffer) {
   EXPECT_EQ(experts.tensors.at("layer1.ffn.select.count").sum().item<std::int64_t>(), 2 * 70);
 }
 
-// Memory is part of the source, but its tokens were counted in their own chunk.
-TEST(Experts, MemoryIsNotCountedTwice) {
-  config::ModelOptions o = switching();
-  o.memory_length = 12;
-  const std::string text = tiny::text(60);
-  const Findings experts = found(small_model(o), "experts", text);
-  EXPECT_EQ(experts.tensors.at("layer0.attention.select_in.count").sum().item<std::int64_t>(), 60 * 2 * 2);
-  EXPECT_EQ(experts.tensors.at("layer1.attention.select_out.count").sum().item<std::int64_t>(), 60 * 2 * 2);
-}
-
 // Counts, and the memory of a sample, against those of chunks that are read one after the other. The last chunk is
 // shorter than the others.
 TEST(Experts, EveryChunkHasTheMemoryOfThoseBeforeIt) {

@@ -46,46 +46,6 @@ TEST_F(CompareRefusals, RefusesAFolderOfOtherRuns) {
   EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json")) << "found out before anything was trained";
 }
 
-// A record may grow. A request that would lose part of it is refused, and no file changes.
-TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
-  CompareRequest r = quick_request();
-  r.configs.push_back(config("two", 2));
-  r.configs[2].config.train.steps = 1;
-  r.seeds = 2;
-  compare(r);
-  const std::string record = read_text_file(r.out / "comparison.json"), page = read_text_file(r.out / "report.html");
-  CompareRequest fewer = r;
-  fewer.configs.pop_back();
-  EXPECT_EQ(refusal(fewer),
-            "compare: --out: " + r.out.string() +
-                " holds a comparison, which also has two, and its record and page would be lost; "
-                "include that in the command, or choose another folder (`headroom report` writes its page again)");
-  fewer = r;
-  fewer.seeds = 1;
-  EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1");
-  CompareRequest other = r;
-  other.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
-  EXPECT_HAS(refusal(other), "where no key was tuned (here: train.learning_rate)");
-  EXPECT_EQ(read_text_file(r.out / "comparison.json"), record);
-  EXPECT_EQ(read_text_file(r.out / "report.html"), page);
-
-  r.configs.insert(r.configs.begin(), config("eight", 8));
-  r.configs[0].config.train.steps = 1;
-  EXPECT_EQ(compare(r).runs.size(), 4u) << "it grows";
-}
-
-TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
-  const CompareRequest r = quick_sweep({"0.001", "0.01"});
-  sweep(r);
-  CompareRequest other = r;
-  other.variations = {{"train.clip_norm", {"1", "2"}}};
-  EXPECT_HAS(refusal(other), "where train.learning_rate was varied (here: train.clip_norm)");
-  other.variations = {{"train.learning_rate", {"0.01"}}};
-  EXPECT_HAS(refusal(other), "which also has train.learning_rate = 0.001");
-  other.variations = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};
-  EXPECT_EQ(sweep(other).runs.size(), 3u);
-}
-
 // A model without a run, or a damaged record, may be overwritten.
 TEST_F(CompareRefusals, RunsThatWereOnlyPlannedMayBeReplaced) {
   CompareRequest r = quick_request();

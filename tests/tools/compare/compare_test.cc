@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <fstream>
 
 #include "data/tokens/token_file.h"
@@ -64,28 +63,6 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
   EXPECT_TRUE(json.at("runs").at(0).at("executed").contains("step_macs"));
 }
 
-TEST_F(CompareTest, KeepsFinishedRunsAndResumesOthers) {
-  const CompareResult whole = compare(request());
-  const fs::path one = folder_ / "out" / "one";
-  const std::string kept = read_text_file(folder_ / "out" / "four" / "result.json");
-  const std::string metrics = read_text_file(one / "metrics.jsonl");
-  // The state after a kill at step 2.
-  fs::remove(one / "result.json");
-  fs::remove(one / "checkpoints" / "step_4.safetensors");
-  fs::remove(one / "checkpoints" / "step_6.safetensors");
-  fs::remove(folder_ / "out" / "report.html");
-
-  const CompareResult again = compare(request());
-  EXPECT_TRUE(fs::exists(again.report));
-  EXPECT_EQ(read_text_file(folder_ / "out" / "four" / "result.json"), kept);
-  EXPECT_EQ(again.runs[0].result().seconds, whole.runs[0].result().seconds);
-  EXPECT_EQ(again.runs[1].result().parameters_sha256, whole.runs[1].result().parameters_sha256);
-  EXPECT_EQ(again.runs[1].result().validation.size(), 3u);
-  // The first line holds a measured time, which training from scratch would change.
-  const std::string first_line = metrics.substr(0, metrics.find('\n') + 1);
-  EXPECT_EQ(read_text_file(one / "metrics.jsonl").substr(0, first_line.size()), first_line);
-}
-
 // A step takes milliseconds at most, so that a second is enough for all steps, but not for a million of them.
 TEST_F(CompareTest, ABudgetShortensAllModelsByTheSameFactor) {
   CompareRequest r = request();
@@ -115,22 +92,6 @@ TEST_F(CompareTest, ABudgetShortensAllModelsByTheSameFactor) {
   EXPECT_HAS(refusal(r), "compare: --budget: 0.0 s is too short: one step of every run takes ");
   r.configs[1].config.train.seconds = 3.0;
   EXPECT_HAS(refusal(r), "compare: --budget: sets the steps, and so does train.seconds = 3 of one");
-}
-
-TEST_F(CompareTest, ContinuesAfterCtrlC) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        const CompareRequest r = request();
-        data::prepare_data(r.configs[0].config.data, r.configs[0].config.tokenizer, r.cache);
-        catch_interrupts();
-        std::raise(SIGINT);
-        const CompareResult result = compare(r);
-        std::_Exit(result.interrupted && result.report.empty() && result.runs.size() == 1 ? 77 : 1);
-      },
-      ::testing::ExitedWithCode(77), "");
-  EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json"));
-  EXPECT_EQ(compare(request()).runs.size(), 2u);
 }
 
 TEST_F(CompareTest, EverySeedIsARunAndMoreSeedsReuseExistingRuns) {
@@ -266,26 +227,6 @@ TEST_F(CompareTest, ReportRewritesThePageWithoutTraining) {
   EXPECT_HAS(page, "Training and validation loss");
 }
 
-// A comparison whose seeds include the one that selected the rate, as older versions made them.
-TEST_F(CompareTest, ReportOfAnOlderVersionSaysHowItsValuesWereChosen) {
-  CompareRequest r = quick_request();
-  r.variations = {{"train.learning_rate", {"1e-6", "0.01"}}};
-  r.seeds = 2;
-  compare(r);
-  Json record = Json::parse(read_text_file(r.out / "comparison.json"));
-  record.erase("tuned_apart");
-  write_text_file(r.out / "comparison.json", record.dump());
-  const CompareResult before = report(r.out);
-  EXPECT_EQ(before.runs[0].trained[0].seed, 1);
-  EXPECT_HAS(to_json(before).at("conclusion").get<std::string>(), "chosen with seed 1, one of the compared seeds");
-}
-
-TEST_F(CompareTest, ASecondProcessIsRefused) {
-  const CompareRequest r = quick_request();
-  const FolderLock first(r.out);
-  EXPECT_HAS(refusal(r), "in use by");
-}
-
 // The figures are those of the best validation, and so is the test.
 TEST_F(CompareTest, FiguresAreOfTheBestValidationIfItsParametersAreKept) {
   CompareRequest r = request();
@@ -347,53 +288,6 @@ TEST_F(CompareTest, ReportShowsWhatHasFinished) {
   }
 }
 
-TEST_F(CompareTest, ReportOfATrainingRun) {
-  compare(request());
-  const CompareResult result = report(folder_ / "out" / "four");
-  EXPECT_EQ(result.runs.at(0).result().steps, 6);
-  EXPECT_EQ(result.runs[0].result().validation.size(), 3u);
-  EXPECT_GT(result.runs[0].result().parameters, 0);
-  EXPECT_TRUE(fs::exists(folder_ / "out" / "four" / "report.html"));
-  EXPECT_THROW(report(folder_ / "nowhere"), UserError);
-  EXPECT_THROW(report(folder_), UserError);
-}
-
-// Two separate runs, as `headroom train` makes them.
-TEST_F(CompareTest, ExistingRunsAreComparedWithoutTraining) {
-  for (const std::int64_t heads : {4, 1}) {
-    train::TrainRequest one{.config = config("", heads).config,
-                            .out = folder_ / std::to_string(heads),
-                            .cache = folder_ / "cache",
-                            .command = fmt::format("headroom train {}.toml", heads)};
-    one.config.train.learning_rate = 0.01;  // better than guessing after six steps
-    train::train(one);
-  }
-  EXPECT_EQ(distinct_folders({folder_ / "4", folder_ / "1", folder_ / "1" / ".." / "4", folder_ / "1"}),
-            (std::vector<fs::path>{folder_ / "4", folder_ / "1"}));
-  const CompareResult result = overlay({folder_ / "4", folder_ / "1"}, "headroom report 4 1");
-  ASSERT_EQ(result.runs.size(), 2u);
-  EXPECT_EQ(result.runs[1].name, "1");
-  EXPECT_EQ(result.runs[1].result().parameters_sha256.size(), 64u);
-  EXPECT_EQ(result.conclusion.size(), 5u) << "two on the effective speedup";
-  ASSERT_EQ(result.notes.size(), 1u) << "only that the validation data are few";
-  const std::string page = page_of(result).dump();
-  for (const char* part :
-       {"headroom report 4 1", "Validation perplexity over steps", "[\"Validation data\",", "[\"Tokenizer\",\"bytes"}) {
-    EXPECT_HAS(page, part);
-  }
-  EXPECT_HAS(read_text_file(report(folder_ / "4").report), "[\"Command\",\"headroom train 4.toml\",true]");
-
-  const std::vector<ComparedRun> runs = list_runs(folder_);
-  ASSERT_EQ(runs.size(), 2u);
-  EXPECT_EQ(runs[0].name, "1");
-  EXPECT_HAS(render_runs(runs), "perplexity");
-  const Json json = to_json(runs).at(1);
-  EXPECT_EQ(json.at("command"), "headroom train 4.toml");
-  EXPECT_EQ(json.at("steps"), 6);
-  EXPECT_TRUE(json.contains("perplexity") && json.contains("validation_loss"));
-  EXPECT_THROW(list_runs(folder_ / "nowhere"), UserError);
-}
-
 TEST_F(CompareTest, ExistingRunsMustBeComparable) {
   const auto train_on = [&](const char* name, const char* validation) {
     train::TrainRequest one{.config = config("", 1).config, .out = folder_ / name, .cache = folder_ / "cache"};
@@ -404,10 +298,6 @@ TEST_F(CompareTest, ExistingRunsMustBeComparable) {
   };
   const fs::path a = train_on("a", "validation.txt"), b = train_on("b", "train.txt");
   EXPECT_HAS(user_error_of([&] { overlay({a, b}, ""); }), "report: a and b have different validation data (");
-  fs::remove(b / "run.json");  // as an older version left it
-  fs::remove(b / "result.json");
-  EXPECT_HAS(fmt::format("{}", fmt::join(overlay({a, b}, "").notes, " ")),
-             "An older version trained b, without a record");
   EXPECT_HAS(user_error_of([&] { overlay({a, folder_}, ""); }), "holds neither a training run");
   compare(request());
   EXPECT_HAS(user_error_of([&] { overlay({a, folder_ / "out"}, ""); }), "is a comparison or a sweep");

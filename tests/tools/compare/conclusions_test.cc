@@ -82,22 +82,6 @@ TEST(Conclusion, NamesTheBestModelWithItsDifferenceAndCost) {
                         "memory."}));
 }
 
-TEST(Conclusion, SaysThatTheFirstIsBestWhenSwitchHeadLoses) {
-  const Conclusion points =
-      conclude({example_run("dense_h8", 7.0), example_run("dense_h2", 9.0), example_run("switchhead_h2", 7.7, 250)});
-  ASSERT_EQ(points.size(), 3u);
-  EXPECT_EQ(points[0], "dense_h8 has the best validation perplexity, 7.00, 0.70 below switchhead_h2 (7.70).");
-  EXPECT_TRUE(points[2].starts_with("switchhead_h2 takes 0.25 times the attention MACs of dense_h8; no difference"))
-      << points[2];
-}
-
-TEST(Conclusion, DoesNotInventADifference) {
-  const Conclusion points = conclude({example_run("a", 7.0), example_run("b", 7.0001)});
-  ASSERT_EQ(points.size(), 3u);
-  EXPECT_HAS(points[0], "the same as b (7.00)");
-  EXPECT_EQ(points[2], "b costs as much as a.");
-}
-
 TEST(Conclusion, ComparesWithZero) {
   ComparedRun none = example_run("none", 1.0), some = example_run("some", 7.0);
   none.trained[0].result.validation.back().figures["perplexity"] = 0.0;

@@ -88,27 +88,9 @@ TEST(Table, ShowsUnknownValuesAsADash) {
   EXPECT_TRUE(to_json(train::TrainResult(), run.task()).at("train_loss").is_null());
 }
 
-TEST(Table, CountsCharactersWhenItAligns) {
-  std::istringstream table(render_table(example_result({example_run("größe", 7.0), example_run("abcde", 7.0)})));
-  std::string line, first, second;
-  std::getline(table, line);
-  std::getline(table, line);
-  std::getline(table, first);
-  std::getline(table, second);
-  EXPECT_EQ(first.size(), second.size() + 2);  // two characters of two bytes
-}
-
 }  // namespace table_test
 
 namespace markup_test {
-
-TEST(Markup, ShortensByCharactersNotBytes) {
-  EXPECT_EQ(shorten("dense_h8", 8), "dense_h8");
-  EXPECT_EQ(shorten("a_long_name_h8", 8), "a_lo\xe2\x80\xa6_h8");
-  EXPECT_EQ(shorten("äöüßäöüß", 8), "äöüßäöüß");
-  EXPECT_EQ(shorten("äöüßäöüßx", 4), "äö\xe2\x80\xa6x");
-  EXPECT_EQ(shorten("abc", 1), "\xe2\x80\xa6");
-}
 
 TEST(Markup, NumbersKeepThreeDigits) {
   EXPECT_EQ(short_number(0), "0");
@@ -145,14 +127,6 @@ TEST(Markup, SpreadsKeepTwoDigits) {
   EXPECT_EQ(interval_text({-0.04, -20, 19.9}), "0 [-20, 20]");
   EXPECT_EQ(plain_number(-0.00001), "0.0000");
   EXPECT_EQ(short_number(-0.0), "0");
-}
-
-TEST(Markup, ListsRead) {
-  EXPECT_EQ(enumerated({}), "");
-  EXPECT_EQ(enumerated({"a"}), "a");
-  EXPECT_EQ(enumerated({"a", "b", "c"}), "a, b and c");
-  EXPECT_EQ(counted(1, "run"), "1 run");
-  EXPECT_EQ(counted(2, "run"), "2 runs");
 }
 
 }  // namespace markup_test

@@ -10,8 +10,8 @@
 #include <functional>
 #include <string>
 
+#include "folder_test.h"
 #include "headroom/config/config.h"
-#include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
@@ -82,12 +82,7 @@ class ConvertTest : public ::testing::Test {
   }
 
   void expect_refused(const ConvertRequest& r, const std::string& part) const {
-    try {
-      convert(r);
-      ADD_FAILURE() << "not refused: " << part;
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    }
+    EXPECT_HAS(user_error_of([&] { convert(r); }), part);
     EXPECT_FALSE(fs::exists(r.out));
   }
 

@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "headroom/core/error.h"
+#include "folder_test.h"
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
 #include "tools/analyse/small_model.h"
@@ -149,14 +149,9 @@ TEST(Ablation, ATermOfTheScores) {
 TEST(Ablation, InvalidOnesAreRefused) {
   const auto refused = [](const char* off, const config::ModelOptions& model, const std::string& field,
                           const std::string& found) {
-    try {
-      parse_ablations(parse_sorted_json(off, "test"), model, 12);
-      FAIL() << off;
-    } catch (const UserError& error) {
-      const std::string text = error.what();
-      EXPECT_EQ(text.find("switched_off: " + field), 0U) << text;
-      EXPECT_NE(text.find(found), std::string::npos) << text;
-    }
+    const std::string text = user_error_of([&] { parse_ablations(parse_sorted_json(off, "test"), model, 12); });
+    EXPECT_EQ(text.find("switched_off: " + field), 0U) << text;
+    EXPECT_HAS(text, found);
   };
   const config::ModelOptions dense = ablated_model("dense"), linear = ablated_model("dense", "linear");
   EXPECT_NO_THROW(parse_ablations(parse_sorted_json("[]", "test"), dense, 12));

@@ -31,17 +31,6 @@ TEST(CompletionRequest, HasTheDefaultsOfTheApi) {
   EXPECT_TRUE(request.stop.empty());
 }
 
-TEST(CompletionRequest, TakesEachKindOfPrompt) {
-  const auto prompts = [](const std::string& prompt) {
-    return parse_completion_request(R"({"prompt": )" + prompt + "}").prompts;
-  };
-  const auto text = [](const char* of) { return Prompt(std::string(of)); };
-  EXPECT_EQ(prompts(R"("")"), std::vector{text("")});
-  EXPECT_EQ(prompts(R"(["a", "b"])"), (std::vector{text("a"), text("b")}));
-  EXPECT_EQ(prompts("[1, 2]"), std::vector{Prompt(TokenIds{1, 2})});
-  EXPECT_EQ(prompts("[[1], [2, 3]]"), (std::vector{Prompt(TokenIds{1}), Prompt(TokenIds{2, 3})}));
-}
-
 TEST(CompletionRequest, TakesAnySeedOf64Bits) {
   const auto seed = [](const std::string& of) {
     return parse_completion_request(R"({"prompt": "a", "seed": )" + of + "}").seed;
@@ -50,28 +39,6 @@ TEST(CompletionRequest, TakesAnySeedOf64Bits) {
   EXPECT_EQ(seed("18446744073709551615"), -1);
   EXPECT_EQ(seed("null"), std::nullopt);
   EXPECT_EQ(refused_field(R"({"prompt": "a", "seed": 18446744073709551616})"), "seed");
-}
-
-TEST(CompletionRequest, TakesValuesThatChangeNothing) {
-  EXPECT_EQ(refused_field(R"({"prompt": "a", "suffix": "", "min_p": 0.0, "repetition_penalty": 1, "min_tokens": 0,
-                              "ignore_eos": false, "stop_token_ids": [], "logit_bias": {}, "presence_penalty": 0,
-                              "frequency_penalty": null, "best_of": 1, "top_k": -1})"),
-            "nothing");
-  for (const std::string other : {"suffix\": \"b\"", "min_p\": 0.1", "repetition_penalty\": 1.1", "min_tokens\": 1",
-                                  "ignore_eos\": true", "ignore_eos\": 0", "stop_token_ids\": [1]", "top_k\": -2"}) {
-    EXPECT_EQ(refused_field("{\"prompt\": \"a\", \"" + other + "}"), other.substr(0, other.find('"')));
-  }
-}
-
-TEST(CompletionRequest, NamesTheFieldThatItRefuses) {
-  EXPECT_EQ(refused_field(R"({"prompt": "a"})"), "nothing");
-  for (const std::string number : {"\"1\"", "true", "[]", "{}", "-1", "1e300", "99999999999999999999", "129"}) {
-    EXPECT_EQ(refused_field(R"({"prompt": "a", "n": )" + number + "}"), "n") << number;
-  }
-  EXPECT_EQ(refused_field(R"({"prompt": "a", "temperature": -0.001})"), "temperature");
-  EXPECT_EQ(refused_field(R"({"prompt": "a", "temperature": 2})"), "nothing");
-  EXPECT_EQ(refused_field(R"({"prompt": "a", "top_p": 1e-300})"), "nothing");
-  EXPECT_EQ(refused_field(R"({"prompt": "a", "\u0000": 1})"), "\\x00");
 }
 
 }  // namespace completion_request_test

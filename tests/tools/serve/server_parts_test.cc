@@ -13,31 +13,6 @@ namespace server_parts_test {
 
 using ServerFiles = ScratchFolder;
 
-TEST(Names, AreLastPartsUnlessTheyWouldBeTheSame) {
-  using Texts = std::vector<std::string>;
-  EXPECT_EQ(names_of({"runs/first", "runs/second/", "x/step_5.safetensors", "/y"}),
-            (Texts{"first", "second", "step_5", "y"}));
-  EXPECT_EQ(names_of({"a/run", "b/run", "c/other"}), (Texts{"a/run", "b/run", "other"}));
-  EXPECT_EQ(names_of({"/x/a/run", "/x/b/run", "/y/b/run"}), (Texts{"a/run", "x/b/run", "y/b/run"}));
-  EXPECT_NE(names_of({"."}), Texts{"."});
-  EXPECT_THROW(names_of({"a", "b", "a"}), UserError);
-}
-
-TEST_F(ServerFiles, AKeyAdmitsOnlyItself) {
-  const ApiKey key(put("key", "abcdefghijklmnop+/=\r\n"));
-  EXPECT_TRUE(key.admits("Bearer abcdefghijklmnop+/="));
-  EXPECT_TRUE(key.admits("bearer abcdefghijklmnop+/="));
-  for (const char* wrong :
-       {"", "Bearer", "Bearer ", "abcdefghijklmnop+/=", "Basic abcdefghijklmnop+/=", "Bearer abcdefghijklmnop+/",
-        "Bearer abcdefghijklmnop+/==", "Bearer  abcdefghijklmnop+/="}) {
-    EXPECT_FALSE(key.admits(wrong)) << wrong;
-  }
-  for (const std::filesystem::path& none :
-       {put("short", "abc"), put("blank", "abcdefghijklmnop qrst"), folder_, folder_ / "none"}) {
-    EXPECT_THROW(ApiKey{none}, UserError) << none;
-  }
-}
-
 TEST(HostName, IsAnAddressOrThisMachines) {
   for (const char* own : {"127.0.0.1:8080", "127.0.0.1", "[::1]:8080", "localhost", "LOCALHOST:1", "a.localhost:80",
                           "192.0.2.7:8080", "Box.example:8080"}) {
@@ -63,16 +38,6 @@ TEST(RequestHead, ATargetInAbsoluteFormIsAPathOfItsHost) {
   EXPECT_EQ(target("HTTP://x:80"), target("/"));
   EXPECT_EQ(target("http://x:80?b"), target("/?b"));
   EXPECT_THROW(target("http://y:80/"), ApiError);
-}
-
-TEST(RequestHead, MustBeUnambiguous) {
-  using namespace std::string_literals;
-  for (const std::string& headers :
-       {""s, "Host: x\r\nHost: y\r\n"s, "Host: x\r\nTransfer-Encoding : chunked\r\n"s, "Host: x\r\nX: a\r\n b: c\r\n"s,
-        "Host: x\r\n folded\r\n"s, "Host: x\r\nX: a\rb\r\n"s, "Host: x\r\nX: a\0b\r\n"s, "Host: x\nX: y\r\n"s,
-        "Host: x\r\n: y\r\n"s, "Host: x\r\nno header\r\n"s, "Host: x\r\nContent-Type: a\r\ncontent-type: a\r\n"s}) {
-    EXPECT_THROW(checked_head("GET / HTTP/1.1\r\n" + headers + "\r\n"), ApiError) << headers;
-  }
 }
 
 TEST(Metrics, CountInBuckets) {

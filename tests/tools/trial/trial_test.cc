@@ -130,10 +130,5 @@ TEST_F(TrialTest, RefusesSeedsOfTheChangeThatTheBaseHasInAnotherPair) {
   EXPECT_EQ(run_trial(request).pairs.at(0).change_seed, 4);
 }
 
-TEST_F(TrialTest, ASecondProcessIsRefused) {
-  const FolderLock first(folder_ / "try");
-  EXPECT_HAS(user_error_of([&] { run_trial(trial(1e-9)); }), "in use by");
-}
-
 }  // namespace
 }  // namespace headroom::trial

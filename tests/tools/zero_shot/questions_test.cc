@@ -3,7 +3,7 @@
 
 #include <tuple>
 
-#include "headroom/core/error.h"
+#include "folder_test.h"
 #include "tools/zero_shot/questions.h"
 
 namespace headroom::zero_shot {
@@ -102,15 +102,6 @@ TEST(Choices, BracketedMarksAreRemoved) {
   EXPECT_EQ(cleaned("x" + std::string(1'000'000, ' ') + "y"), "x y");
 }
 
-std::string complaint(const char* row) {
-  try {
-    read_choice(parse_json(row, "row"), "f:7");
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "none";
-}
-
 TEST(Choices, InvalidFieldsAreNamed) {
   const std::vector<std::tuple<const char*, const char*, const char*>> rows = {
       {R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 2})", "\"label\"", "0 to 1, got 2"},
@@ -123,7 +114,7 @@ TEST(Choices, InvalidFieldsAreNamed) {
        "\"choices\"", "got 3"},
       {R"({"something": "else"})", "\"query\"", ""}};
   for (const auto& [row, field, found] : rows) {
-    const std::string text = complaint(row);
+    const std::string text = user_error_of([&] { read_choice(parse_json(row, "row"), "f:7"); });
     EXPECT_EQ(text.find("f:7: "), 0U) << text;
     EXPECT_NE(text.find(field), std::string::npos) << text;
     EXPECT_NE(text.find(found), std::string::npos) << text;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "folder_test.h"
 #include "headroom/core/error.h"
 #include "tiny/files.h"
 #include "tools/zero_shot/task_names.h"
@@ -14,10 +15,6 @@ namespace headroom::zero_shot {
 namespace zero_shot_test {
 
 using namespace tasks::byte_scores;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 class ZeroShot : public testing::Test {
  protected:
@@ -30,12 +27,7 @@ class ZeroShot : public testing::Test {
   }
   std::string refusal(const std::string& task, const std::string& name, const std::string& content,
                       std::int64_t shots = 0) const {
-    try {
-      run(task, name, content, shots);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no UserError";
+    return user_error_of([&] { run(task, name, content, shots); });
   }
   double sum(const std::string& context, const std::string& answer) const {
     return by_definition(model_, context, answer).log_probability;
@@ -89,29 +81,28 @@ TEST_F(ZeroShot, LambadaIsGreedy) {
   EXPECT_NEAR(tally.log_probability, sum("every token", " rests") + sum("the head", " room"), 1e-4);
   EXPECT_NEAR(to_json(plain)["results"]["lambada"]["perplexity,none"].get<double>(),
               std::exp(-tally.log_probability / 2), 1e-9);
-  EXPECT_PRED2(contains, refusal("lambada", "one.txt", "word\n"), "one.txt:1: must be a text of several words");
+  EXPECT_HAS(refusal("lambada", "one.txt", "word\n"), "one.txt:1: must be a text of several words");
 }
 
 TEST_F(ZeroShot, RefusesTheRowsOfAnotherTest) {
   const std::string four = R"({"query": "q", "choices": ["a", "b", "c", "d"], "gold": 1})";
-  EXPECT_PRED2(contains, refusal("piqa", "arc_easy.jsonl", four),
-               "arc_easy.jsonl:1: has 4 choices, but --task is piqa, whose questions have 2");
-  EXPECT_PRED2(contains, refusal("arc_easy", "piqa.jsonl", R"({"query": "q", "choices": ["a", "b"], "gold": 1})"),
-               "has 2 choices, but --task is arc_easy, whose questions have 3 to 5");
+  EXPECT_HAS(refusal("piqa", "arc_easy.jsonl", four),
+             "arc_easy.jsonl:1: has 4 choices, but --task is piqa, whose questions have 2");
+  EXPECT_HAS(refusal("arc_easy", "piqa.jsonl", R"({"query": "q", "choices": ["a", "b"], "gold": 1})"),
+             "has 2 choices, but --task is arc_easy, whose questions have 3 to 5");
   const std::string physics = R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 1})";
-  EXPECT_PRED2(contains, refusal("copa", "p.jsonl", physics), "p.jsonl:1: has the fields of piqa, but --task is copa");
+  EXPECT_HAS(refusal("copa", "p.jsonl", physics), "p.jsonl:1: has the fields of piqa, but --task is copa");
   EXPECT_EQ(run("piqa", "p.jsonl", physics).whole().questions, 1);
   const std::string gap = R"({"context_options": ["x", "y"], "continuation": "z", "gold": 0})";
   EXPECT_EQ(run("winograd", "w.jsonl", gap).whole().questions, 1);
   EXPECT_EQ(run("winogrande", "w.jsonl", gap).whole().questions, 1);
-  EXPECT_PRED2(contains, refusal("copa", "w.jsonl", gap), "has the fields of winograd or winogrande");
+  EXPECT_HAS(refusal("copa", "w.jsonl", gap), "has the fields of winograd or winogrande");
   const std::string labels =
       R"({"question": "q?", "choices": {"text": ["x", "y", "z"], "label": ["A", "B", "C"]}, "answerKey": "B"})";
   for (const char* task : {"arc_easy", "arc_challenge", "commonsense_qa", "openbook_qa"}) {
     EXPECT_EQ(run(task, "l.jsonl", labels).whole().questions, 1) << task;
   }
-  EXPECT_PRED2(contains, refusal("race", "l.jsonl", labels),
-               "has the fields of arc_challenge, arc_easy, commonsense_qa or");
+  EXPECT_HAS(refusal("race", "l.jsonl", labels), "has the fields of arc_challenge, arc_easy, commonsense_qa or");
 }
 
 TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
@@ -153,10 +144,10 @@ TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
   // Examples add tokens.
   const ZeroShotResult shots = run("siqa", "siqa.jsonl", rows, 2);
   EXPECT_GT(shots.tokens, 2 * result.tokens);
-  EXPECT_PRED2(contains, refusal("siqa", "siqa.jsonl", rows, 3), "--shots: must be below 3");
-  EXPECT_PRED2(contains, refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y", "UID": 7})"),
-               "b.jsonl:1: field \"UID\" must be a text, got number");
-  EXPECT_PRED2(contains, refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y"})", 1), "must be 0");
+  EXPECT_HAS(refusal("siqa", "siqa.jsonl", rows, 3), "--shots: must be below 3");
+  EXPECT_HAS(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y", "UID": 7})"),
+             "b.jsonl:1: field \"UID\" must be a text, got number");
+  EXPECT_HAS(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y"})", 1), "must be 0");
 }
 
 std::string story(const std::string& last) {
@@ -189,14 +180,12 @@ TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
     right += winner == gold;
   }
   EXPECT_EQ(run("cbt", "cbtest_NE_test_2500ex.txt", text).subsets.at("cbtest_NE_test_2500ex").right, right);
-  EXPECT_PRED2(contains, refusal("cbt", "c.txt", story("the XXXXX .\tnobody\t\t" + candidates)),
-               "c.txt:21: must have 10 different");
-  EXPECT_PRED2(contains, refusal("cbt", "c.txt", story("no place .\troom\t\t" + candidates)),
-               "c.txt:21: must have four fields");
-  EXPECT_PRED2(contains, refusal("cbt", "c.txt", story("the XXXXX .\tb\t\ta|b|c|d|e|f|g|h| |j")),
-               "c.txt:21: candidate 9 is empty");
-  EXPECT_PRED2(contains, refusal("cbt", "c.txt", "1 a\n3 b\n"), "c.txt:2: must begin with the line number 2");
-  EXPECT_PRED2(contains, refusal("cbt", "c.txt", "1 a\n2 b\n"), "story is incomplete");
+  EXPECT_HAS(refusal("cbt", "c.txt", story("the XXXXX .\tnobody\t\t" + candidates)),
+             "c.txt:21: must have 10 different");
+  EXPECT_HAS(refusal("cbt", "c.txt", story("no place .\troom\t\t" + candidates)), "c.txt:21: must have four fields");
+  EXPECT_HAS(refusal("cbt", "c.txt", story("the XXXXX .\tb\t\ta|b|c|d|e|f|g|h| |j")), "c.txt:21: candidate 9 is empty");
+  EXPECT_HAS(refusal("cbt", "c.txt", "1 a\n3 b\n"), "c.txt:2: must begin with the line number 2");
+  EXPECT_HAS(refusal("cbt", "c.txt", "1 a\n2 b\n"), "story is incomplete");
 }
 
 TEST_F(ZeroShot, LambadaAsksForWhatFollowsTheLastBlank) {
@@ -249,7 +238,7 @@ TEST_F(ZeroShot, ExamplesComeFromASeparateFile) {
   request.shots_from = folder_ / "solved.jsonl";
   const ZeroShotResult other = evaluate_zero_shot(model_, *tokenizer_, request);
   EXPECT_EQ(to_json(other)["shots_from"], (folder_ / "solved.jsonl").string());
-  EXPECT_PRED2(contains, to_text(other), "1 shots from");
+  EXPECT_HAS(to_text(other), "1 shots from");
   const std::string before = "solved room\n\n";
   EXPECT_NEAR(other.subsets.at("").log_probability,
               sum(before + "the head", " room") + sum(before + "every token", " room"), 1e-4);
@@ -263,20 +252,19 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   const auto piqa = [&](const std::string& row) {
     return refusal("piqa", "p.jsonl", "{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 0}\n" + row + "\n");
   };
-  EXPECT_PRED2(contains, piqa("{\"query\": \"q\"}"), "p.jsonl:2: has no field \"choices\"");
-  EXPECT_PRED2(contains, piqa("{\"query\": 3}"), "p.jsonl:2: field \"query\" must be a text, got number");
-  EXPECT_PRED2(contains, piqa("[1]"), "p.jsonl:2: expected one JSON object a line, got array");
-  EXPECT_PRED2(contains, piqa("{\"query\""), "p.jsonl:2: expected one JSON object a line, got the");
-  EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}"), "at least two texts");
-  EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}"), "0 to 1, got 2");
-  EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}"), "0 to 1, got -1");
-  EXPECT_PRED2(contains, refusal("blim", "b.jsonl", "{}"), "did you mean blimp?");
-  EXPECT_PRED2(contains, refusal("piqa", "e.jsonl", "\n"), "holds no questions");
-  EXPECT_PRED2(contains, refusal("blimp", "e.jsonl", "\n"), "holds no questions");
+  EXPECT_HAS(piqa("{\"query\": \"q\"}"), "p.jsonl:2: has no field \"choices\"");
+  EXPECT_HAS(piqa("{\"query\": 3}"), "p.jsonl:2: field \"query\" must be a text, got number");
+  EXPECT_HAS(piqa("[1]"), "p.jsonl:2: expected one JSON object a line, got array");
+  EXPECT_HAS(piqa("{\"query\""), "p.jsonl:2: expected one JSON object a line, got the");
+  EXPECT_HAS(piqa("{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}"), "at least two texts");
+  EXPECT_HAS(piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}"), "0 to 1, got 2");
+  EXPECT_HAS(piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}"), "0 to 1, got -1");
+  EXPECT_HAS(refusal("blim", "b.jsonl", "{}"), "did you mean blimp?");
+  EXPECT_HAS(refusal("piqa", "e.jsonl", "\n"), "holds no questions");
+  EXPECT_HAS(refusal("blimp", "e.jsonl", "\n"), "holds no questions");
   // JSON that follows blank characters is not read as a passage of text.
-  EXPECT_PRED2(contains, refusal("lambada", "l.txt", "\n {\"words\": \"a head\"}\n"), "has no field \"text\"");
-  EXPECT_PRED2(
-      contains,
+  EXPECT_HAS(refusal("lambada", "l.txt", "\n {\"words\": \"a head\"}\n"), "has no field \"text\"");
+  EXPECT_HAS(
       refusal("copa", "c.jsonl",
               "{\"premise\": \"p\", \"choice1\": \"a\", \"choice2\": \"b\", \"question\": \"why\", \"label\": 0}"),
       "must be \"cause\" or \"effect\", got \"why\"");
@@ -299,8 +287,7 @@ TEST_F(ZeroShot, CompositionScoresTheAnswers) {
   EXPECT_NEAR(std::log(json["perplexity"].get<double>()), -(gh + kl + y) / 3, 1e-4);
   EXPECT_EQ(json["blocks"]["object_superclass"]["answers"], 2);
   EXPECT_NEAR(std::log(json["patterns"]["who"]["perplexity"].get<double>()), -(gh + kl) / 2, 1e-4);
-  EXPECT_PRED2(contains, refusal("composition", "d.jsonl", "{\"task_id\": \"task74\", \"texts\": \"x\"}"),
-               "task0 to task73");
+  EXPECT_HAS(refusal("composition", "d.jsonl", "{\"task_id\": \"task74\", \"texts\": \"x\"}"), "task0 to task73");
   // In a short context each answer is scored by itself.
   config::ModelOptions options = model_options(0);
   options.context_length = 12;
@@ -334,7 +321,7 @@ TEST_F(ZeroShot, CompositionByExamples) {
   EXPECT_NEAR(result.by_shots.at(2).log_probability, 2 * sum("ab", " cd"), 1e-4);
   EXPECT_NEAR(result.by_shots.at(3).log_probability, 2 * sum("ab cd\nef", " gh"), 1e-4);
   EXPECT_EQ(to_json(result)["by_shots"]["3"]["answers"], 2);
-  EXPECT_PRED2(contains, to_text(result), "after 3 examples  accuracy ");
+  EXPECT_HAS(to_text(result), "after 3 examples  accuracy ");
   request.task = "lambada";
   EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), UserError);
 }
@@ -360,7 +347,7 @@ TEST_F(ZeroShot, TargetLossCountsOnlyTheTargetsTokens) {
     const Json one = to_json(run("target_loss", "one.jsonl", std::string(row) + "\n"));
     EXPECT_NEAR(one["loss"].get<double>() * one["target_tokens"].get<double>(), -expected, 1e-4) << row;
   }
-  EXPECT_PRED2(contains, refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}"), "u.jsonl:1: must have the fields");
+  EXPECT_HAS(refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}"), "u.jsonl:1: must have the fields");
 }
 
 TEST(TaskNames, AreThoseOfTheBenchmarks) {

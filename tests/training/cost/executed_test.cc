@@ -2,6 +2,8 @@
 // compares it with the products that forward passes of every part execute.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
@@ -143,6 +145,15 @@ TEST(TrainingFlops, AreTwoForEachMacOfEveryStep) {
   config.train.steps = 7;
   EXPECT_EQ(training_flops(config).value(), 7.0 * step);
   EXPECT_FALSE(training_flops(recipe("small/translation_dense_h4"))) << "sentences differ in length";
+}
+
+TEST(Counts, Beyond63BitsAreRefused) {
+  ModelOptions m = small_model();
+  m.d_model = std::numeric_limits<std::int64_t>::max() / 8;
+  EXPECT_THROW(count_parameters(m), UserError);
+  EXPECT_THROW(paper_cost(m), UserError);
+  EXPECT_THROW(executed_cost(m, 1), UserError);
+  EXPECT_THROW(executed_cost(small_model(), std::numeric_limits<std::int64_t>::max()), UserError);
 }
 
 }  // namespace executed_test

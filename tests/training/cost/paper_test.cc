@@ -160,15 +160,5 @@ TEST(Rounding, PrintedFigures) {
   }
 }
 
-TEST(Rounding, ShortCounts) {
-  EXPECT_EQ(short_count(0), "0");
-  EXPECT_EQ(short_count(999), "999");
-  EXPECT_EQ(short_count(1'000), "1.0K");
-  EXPECT_EQ(short_count(170'364'928), "170.4M");
-  EXPECT_EQ(short_count(999'949'999), "999.9M");
-  EXPECT_EQ(short_count(999'950'000), "1.0G");
-  EXPECT_EQ(short_count(5'368'709'120'000), "5.4T");
-}
-
 }  // namespace paper_test
 }  // namespace headroom::cost

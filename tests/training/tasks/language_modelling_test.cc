@@ -123,32 +123,6 @@ TEST(EvaluateText, APartHasTheLossesOfItsChunksInTheWholeText) {
   check(8, {50, 150});
 }
 
-// The text becomes harder from its start to its end.
-TEST(EvaluateText, APartHasTheMeanOfTheWholeText) {
-  const tiny::Folder folder;
-  Random random(7);
-  std::string text;
-  for (std::uint64_t i = 0; i < 6000; ++i) {
-    text += random.below(6000) > i ? 'a' : static_cast<char>('b' + random.below(20));
-  }
-  const auto tokens = tiny::token_file(folder, "text", text);
-  for (const std::int64_t memory : {0, 8}) {
-    config::ModelOptions options = tiny::config().model;
-    options.memory_length = memory;
-    options.head_bias = true;
-    const models::LanguageModel model(options, 5);
-    const at::NoGradGuard no_grad;
-    model.parameters().at("head.b")['a'].fill_(8.0);
-    const double whole = figures_of(evaluate_text(model, tokens, {})).at("loss");
-    const double start =
-        figures_of(evaluate_text(model, tiny::token_file(folder, "start", text.substr(0, 600)), {})).at("loss");
-    ASSERT_LT(start, 0.5 * whole);
-    const Evaluation part = evaluate_text(model, tokens, {.most_tokens = 600});
-    EXPECT_NEAR(figures_of(part).at("loss"), whole, 0.1 * whole);
-    EXPECT_EQ(evaluate_text(model, tokens, {.most_tokens = 600}).sums, part.sums);
-  }
-}
-
 // The model predicts only that a word is unknown, so its bytes count as uniform guesses.
 TEST(EvaluateText, BitsPerByteCountUnknownWords) {
   const tiny::Folder folder;

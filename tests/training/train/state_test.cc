@@ -14,15 +14,6 @@
 namespace headroom::train {
 namespace state_test {
 
-std::string reason(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no UserError";
-}
-
 struct Saved {
   Saved() : config(tiny::config()), model(config.model, 1), state(initial_state(model.parameters())) {
     state.step = 41;
@@ -88,7 +79,7 @@ TEST(TrainState, OfMuonHasNoSquaresForMatrices) {
     EXPECT_EQ(read.moments.v[i].defined(), state.moments.v[i].defined());
   }
   checkpoint.tensors.erase("optimizer.v.embed");
-  EXPECT_HAS(reason([&] { from_checkpoint(checkpoint, model, "file"); }), "optimizer.v.embed");
+  EXPECT_HAS(user_error_of([&] { from_checkpoint(checkpoint, model, "file"); }), "optimizer.v.embed");
 }
 
 TEST(TrainState, RefusesACheckpointThatLacksIt) {
@@ -96,7 +87,7 @@ TEST(TrainState, RefusesACheckpointThatLacksIt) {
   const auto why = [&](const std::function<void(store::Checkpoint&)>& change) {
     store::Checkpoint checkpoint = saved.checkpoint();
     change(checkpoint);
-    return reason([&] { from_checkpoint(checkpoint, saved.model, "file"); });
+    return user_error_of([&] { from_checkpoint(checkpoint, saved.model, "file"); });
   };
   using Change = std::function<void(store::Checkpoint&)>;
   const std::pair<const char*, Change> cases[] = {
@@ -117,8 +108,8 @@ TEST(TrainState, RefusesACheckpointThatLacksIt) {
 
 TEST(Resume, RequiresTheSameData) {
   store::Checkpoint checkpoint = Saved().checkpoint();
-  EXPECT_EQ(reason([&] { check_data(checkpoint, "these tokens", "run"); }), "no UserError");
-  EXPECT_HAS(reason([&] { check_data(checkpoint, "those tokens", "run"); }), "other data");
+  EXPECT_EQ(user_error_of([&] { check_data(checkpoint, "these tokens", "run"); }), "no UserError");
+  EXPECT_HAS(user_error_of([&] { check_data(checkpoint, "those tokens", "run"); }), "other data");
 }
 
 TEST(Resume, KnowsWhichKeysMayChange) {
@@ -128,7 +119,7 @@ TEST(Resume, KnowsWhichKeysMayChange) {
     config::Config config = saved.config;
     config.train.steps = 100;
     config::set_key(config, assignment);
-    return reason([&] { check_resumable(resumed, config); });
+    return user_error_of([&] { check_resumable(resumed, config); });
   };
   for (const char* fine : {"train.steps=41", "train.learning_rate=0.5", "train.threads=2", "train.clip_norm=1",
                            "train.precision=\"bf16\"", "train.checkpoint_every=7"}) {
