@@ -230,13 +230,14 @@ struct Import {
   bool force = false;  // overwrite parameters
 };
 
-// Defaults: convert::ConvertRequest.
+// Defaults: convert::ConvertRequest. `heads` "auto": instead of `to`, the heads of each layer under `budget`.
 struct Convert {
-  std::string run, to, out;
+  std::string run, to, out, heads, budget;
+  std::int64_t experts = 0;      // of SwitchHead layers among which `heads` chooses; 0: dense layers only
+  std::string config_out, page;  // with `heads`: files to write as well
   std::vector<std::string> set, data;
   std::int64_t tokens = 0, fit = 300, joint_fit = 100;  // tokens 0: up to 32,768
-  std::string layers;                                   // "auto" or "0,2,5"; empty: all
-  std::optional<double> budget;                         // with auto: how much the loss may increase, in nats
+  std::string layers;                                   // "0,2,5"; empty: all
   std::uint64_t seed = 1;
   bool force = false;  // overwrite parameters
 };

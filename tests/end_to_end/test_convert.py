@@ -26,7 +26,7 @@ def dense(headroom, tmp_path_factory):
 def test_a_converted_model_is_evaluated_and_trained_on(headroom, dense):
     out = dense / "experts.safetensors"
     made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, *SMALL)
-    assert {"converted", "layer_losses", "parameters", "loss_before", "loss_after", "exact", "layers", "together",
+    assert {"converted", "parameters", "loss_before", "loss_after", "exact", "layers", "together",
             "notes"} == made.keys()
     assert [layer["layer"] for layer in made["layers"]] == ["layer0.attention", "layer1.attention"]
     assert all(layer["fitted"] <= layer["start"] for layer in made["layers"])
@@ -38,21 +38,41 @@ def test_a_converted_model_is_evaluated_and_trained_on(headroom, dense):
     assert trained["steps"] == 3
 
 
-def test_layers_that_cost_least_are_converted(headroom, dense):
+def test_layers_may_differ_in_source_and_result(headroom, dense):
     out = dense / "some.safetensors"
-    made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, "--layers", "auto",
-                         "--budget", 0, *SMALL)
-    assert [row["layer"] for row in made["layer_losses"]] == [0, 1] and made["loss_after"] <= made["loss_before"]
-    made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, "--layers", "1", "--force", *SMALL)
+    made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, "--layers", "1", *SMALL)
     assert made["converted"] == [1]
+    # The result is a source whose layers differ. Layer 1 stays as it is, layer 0 becomes like it.
+    again = headroom.json("convert", out, "--to", dense / "experts.toml", "--out", dense / "both.safetensors", *SMALL)
+    assert [layer["layer"] for layer in again["layers"]] == ["layer0.attention"]
+    info = headroom.json("checkpoint", "info", dense / "both.safetensors")["config"]
+    assert info["model.layers"] == "[]" and info["model.attention.projection"] == "experts"
     # The model's settings come from the checkpoint.
     (dense / "on.toml").write_text('[data]\ntrain = ["train.txt"]\nvalidation = ["validation.txt"]\n[train]\nsteps = 2\n')
     trained = headroom.json("train", dense / "on.toml", "--out", dense / "some_on", "--set", f"train.start_from={out}")
     assert trained["parameters"] == made["parameters"]
     assert "--layers" in headroom.refusal("convert", dense / "dense", "--to", dense / "experts.toml", "--out", dense / "x.safetensors",
                                           "--layers", "first")
-    assert "--budget" in headroom.refusal("convert", dense / "dense", "--to", dense / "experts.toml", "--out", dense / "x.safetensors",
-                                          "--budget", 0.1)
+
+
+def test_each_layer_gets_heads_within_a_budget(headroom, dense, tmp_path, monkeypatch):
+    monkeypatch.setitem(headroom.environment, "HEADROOM_CACHE", str(tmp_path / "cache"))
+    out, toml, page = tmp_path / "fewer.safetensors", tmp_path / "fewer.toml", tmp_path / "fewer.html"
+    command = ["convert", dense / "dense", "--heads", "auto", "--out", out, *SMALL]
+    made = headroom.json(*command, "--budget", "kv_cache=0.5", "--config-out", toml, "--page", page)
+    assert {"loss_before", "loss_after", "heads", "kv_heads", "uniform", "layers", "costs", "predicted", "measured", "corrected",
+            "parameters"} == made.keys()
+    assert len(made["heads"]) == len(made["kv_heads"]) == 2 and made["costs"]["kv_cache"] <= 0.5
+    assert made["uniform"]["kv_heads"] == 1 and made["uniform"]["loss_after"] > 0
+    assert headroom.json("cost", toml)[0]["parameters"] == made["parameters"]
+    assert headroom.json("checkpoint", "info", out)["parameters"] == made["parameters"]
+    assert page.read_text().startswith("<!doctype html>")
+    assert "key heads" in headroom(*command, "--budget", "macs=0.9", "--experts", 2, "--force").stdout
+    whole = headroom.json(*command, "--budget", "macs=1", "--force")
+    assert whole["loss_after"] == whole["loss_before"]
+    for wrong in ("flops=0.5", "macs=0", "macs=1.5", "macs=0.0001"):
+        assert "--budget" in headroom.refusal(*command, "--budget", wrong, "--force", "--quiet")
+    assert "--tokens" in headroom.refusal(*command[:-6], "--budget", "macs=0.5", "--tokens", 10**6, "--force", "--quiet")
 
 
 def test_an_mlp_becomes_experts(headroom, dense):

@@ -1,4 +1,4 @@
-// The commands checkpoint info, checkpoint export, import and convert.
+// The commands checkpoint info, checkpoint export and import.
 #include <fmt/ranges.h>
 
 #include <filesystem>
@@ -14,7 +14,6 @@
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"
-#include "tools/convert/convert.h"
 
 namespace headroom::cli {
 
@@ -123,8 +122,8 @@ void require_force(bool force, const std::string& out, const char* command) {
   }
 }
 
-// Refuses to overwrite a file that also has training state, or any other without `force`, or to add parameters to the
-// checkpoints of a run.
+}  // namespace
+
 void require_replaceable_checkpoint(const std::string& out, const char* command, bool force) {
   const std::filesystem::path folder = parent_of(out);
   if (folder.filename() == "checkpoints" && store::has_checkpoints(folder.parent_path())) {
@@ -137,8 +136,6 @@ void require_replaceable_checkpoint(const std::string& out, const char* command,
   store::require_replaceable(out, fmt::format("{}: --out", command));
   require_force(force, out, command);
 }
-
-}  // namespace
 
 int run(const CheckpointInfo& command, const EngineRequest& request) {
   std::string name;
@@ -183,59 +180,6 @@ int run(const Import& command, const EngineRequest& request) {
                            {"parameters", parameters},
                            {"kind", imported.kind},
                            {"tokenizer", imported.checkpoint.tokenizer->name()}});
-  return 0;
-}
-
-namespace {
-
-// Parses "0,2,5".
-std::vector<std::int64_t> parse_layers(const std::string& text) {
-  std::vector<std::int64_t> layers;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    if (part.empty() || part.size() > 6 || part.find_first_not_of("0123456789") != std::string::npos) {
-      user_error("convert: --layers: must be auto or layers such as 0,2,5, got {}", text);
-    }
-    layers.push_back(std::stoll(part));
-  }
-  return layers;
-}
-
-}  // namespace
-
-int run(const Convert& command, const EngineRequest& request) {
-  require_replaceable_checkpoint(command.out, "convert", command.force);
-  convert::ConvertRequest job;
-  job.source = command.run;
-  job.to = command.to;
-  job.target = config::load_config(command.to, command.set);
-  job.data = command.data;
-  job.tokens = command.tokens;
-  job.fit_steps = command.fit;
-  job.joint_steps = command.joint_fit;
-  job.seed = command.seed;
-  job.choose_layers = command.layers == "auto";
-  if (command.budget && !job.choose_layers) {
-    user_error("convert: --budget: is {} nats, but has an effect only with --layers auto", *command.budget);
-  }
-  job.budget = command.budget.value_or(job.budget);
-  if (!command.layers.empty() && !job.choose_layers) {
-    job.layers = parse_layers(command.layers);
-  }
-  job.out = command.out;
-  job.cache = cache_folder();
-  job.command = request.command_line;
-  job.threads = request.threads;
-  const convert::Conversion made = convert::convert(job);
-  request.output.document(convert::to_json(made));
-  std::string text;
-  for (const std::string& note : made.notes) {
-    text += note + "\n";
-  }
-  request.output.text(fmt::format("{}{}: {} parameters{}; loss on held-out tokens of {} {} before, {} after\n", text,
-                                  command.out, made.parameters, made.exact ? ", equivalent to the source" : "",
-                                  command.data.empty() ? "the training data" : data::named_together(command.data),
-                                  format_decimal(made.loss_before, 4), format_decimal(made.loss_after, 4)));
   return 0;
 }
 

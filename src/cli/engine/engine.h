@@ -40,6 +40,10 @@ std::vector<std::string> overrides(const std::vector<std::string>& set, const En
 void require_replaceable_file(const std::string& path, std::string_view option, std::string_view begins,
                               std::string_view difference);
 
+// Refuses to overwrite a file that also has training state, or any other without `force`, or to add parameters to the
+// checkpoints of a run. Throws UserError "<command>: --out: ...".
+void require_replaceable_checkpoint(const std::string& out, const char* command, bool force);
+
 // An option that applies to only one kind of model.
 struct GivenOption {
   const char* name;

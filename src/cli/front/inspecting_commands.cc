@@ -113,16 +113,42 @@ void add_import(Program& program) {
       ->type_name("FILE");
 }
 
+void check_convert(const Convert& options) {
+  if (options.to.empty() == options.heads.empty()) {
+    user_error("convert: expected either --to CONFIG or --heads auto");
+  }
+  if (options.heads.empty() != options.budget.empty()) {
+    user_error("convert: --heads auto and --budget must be given together");
+  }
+  if (options.heads.empty() && (options.experts > 0 || !options.config_out.empty() || !options.page.empty())) {
+    user_error("convert: --experts, --config-out and --page need --heads auto");
+  }
+  if (!options.heads.empty() && !(options.layers.empty() && options.set.empty())) {
+    user_error("convert: --layers and --set need --to");
+  }
+}
+
 void add_convert(Program& program) {
   auto options = std::make_shared<Convert>();
   CLI::App& command = program.add(
       program.root(), "convert", "Turn a trained dense model into one with the attention of another config.",
       "headroom convert runs/dense --to zoo/switchhead --out converted.safetensors\n"
-      "  headroom train zoo/switchhead --set train.start_from=converted.safetensors --out runs/converted",
-      [&program, options] { return program.engine(*options); });
+      "  headroom train zoo/switchhead --set train.start_from=converted.safetensors --out runs/converted\n"
+      "  headroom convert runs/dense --heads auto --budget macs=0.5 --out fewer.safetensors",
+      [&program, options] {
+        check_convert(*options);
+        return program.engine(*options);
+      });
   add_run(command, options->run);
-  add_text(command, "--to", options->to, "CONFIG", "TOML file or recipe with the attention that the result has")
-      ->required();
+  add_text(command, "--to", options->to, "CONFIG", "TOML file or recipe with the attention that the result has");
+  add_text(command, "--heads", options->heads, "auto", "instead of --to: choose the heads of each layer under --budget")
+      ->check(one_of({"auto"}));
+  add_text(command, "--budget", options->budget, "KEY=SHARE,...",
+           "--heads: limits macs, kv_cache and step_time, as shares of the source's, and loss, in nats to add");
+  add_value(command, "--experts", options->experts, "M", whole_number(2),
+            "--heads: also try SwitchHead layers with M experts a head");
+  add_text(command, "--config-out", options->config_out, "FILE", "--heads: config of the result to write");
+  add_text(command, "--page", options->page, "FILE", "--heads: HTML page to write, with the loss against the budget");
   add_out(command, options->out, "checkpoint to write", "FILE");
   add_repeated(command, "--data", options->data, "FILE",
                "texts to compute activations on, as in data.train (default: the run's)");
@@ -131,10 +157,7 @@ void add_convert(Program& program) {
   add_value(command, "--fit", options->fit, "N", whole_number(0), "steps of fitting each layer to the source's");
   add_value(command, "--joint-fit", options->joint_fit, "N", whole_number(0),
             "steps of fitting all converted layers together to the source's predictions");
-  add_text(command, "--layers", options->layers, "auto|N,N",
-           "layers to convert (default: all); auto: those that add least to the loss, within --budget");
-  add_value(command, "--budget", options->budget, "NATS", number(0.0, 1e6),
-            "maximum increase of the loss with --layers auto, in nats (default: 0.05)");
+  add_text(command, "--layers", options->layers, "N,N", "layers to convert, from 0 (default: all)");
   add_value(command, "--seed", options->seed, "N", whole_number(0), "seed of new parameters and of the fit");
   add_force(command, options->force, "a conversion, import or export");
   add_set(command, options->set);

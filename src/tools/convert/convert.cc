@@ -22,89 +22,7 @@
 namespace headroom::convert {
 namespace {
 
-// Returns the source's config with the attention and MLP of `all` in the converted layers: `all` itself if these are
-// all layers, else with an entry of model.layers for each run of equal layers.
-config::Config mixed_config(const config::Config& source, const config::Config& all, const Layers& converted) {
-  if (std::all_of(converted.begin(), converted.end(), [](bool is) { return is; })) {
-    return all;
-  }
-  config::Config mixed = source;
-  config::ModelOptions& model = mixed.model;
-  model.attention.window_pattern = config::AttentionOptions().window_pattern;
-  for (std::size_t i = 0; i < converted.size(); ++i) {
-    const config::ModelOptions of = (converted[i] ? all : source).model.of_layer(static_cast<std::int64_t>(i));
-    config::LayerOptions entry;
-    entry.attention = config::differing_keys(of.attention, model.attention);
-    entry.mlp = config::differing_keys(of.mlp, model.mlp);
-    if (!model.layers.empty() && model.layers.back().attention == entry.attention &&
-        model.layers.back().mlp == entry.mlp) {
-      ++model.layers.back().repeat;
-    } else {
-      model.layers.push_back(std::move(entry));
-    }
-  }
-  if (model.layers.size() == 1 && model.layers.front().attention.empty() && model.layers.front().mlp.empty()) {
-    model.layers.clear();
-  }
-  return mixed;
-}
-
-// Returns a model of that config: layers of `all` where converted, everything else of the source.
-std::unique_ptr<models::Model> mixed_model(const config::Config& config, const models::Model& source,
-                                           const models::Model& all, const Layers& converted) {
-  const at::NoGradGuard guard;
-  std::unique_ptr<models::Model> model = models::make_model(config.model, 1);
-  for (nn::Parameter parameter : model->parameters().stored()) {
-    bool is_converted = false;
-    for (std::size_t i = 0; i < converted.size(); ++i) {
-      is_converted |= converted[i] && parameter.name.starts_with(fmt::format("layer{}.", i));
-    }
-    parameter.tensor.copy_((is_converted ? all : source).parameters().at(parameter.name));
-  }
-  return model;
-}
-
-}  // namespace
-
-Layers choose_layers(std::int64_t n_layers, double budget, const std::function<double(const Layers&)>& loss,
-                     std::vector<LayerLoss>& measured) {
-  Layers chosen(static_cast<std::size_t>(n_layers), false);
-  const double before = loss(chosen);
-  for (std::int64_t layer = 0; layer < n_layers; ++layer) {
-    Layers alone(chosen.size(), false);
-    alone[static_cast<std::size_t>(layer)] = true;
-    measured.push_back({.layer = layer, .added = loss(alone) - before});
-  }
-  std::vector<LayerLoss> cheapest = measured;
-  std::stable_sort(cheapest.begin(), cheapest.end(),
-                   [](const LayerLoss& a, const LayerLoss& b) { return a.added < b.added; });
-  for (const LayerLoss& next : cheapest) {
-    Layers more = chosen;
-    more[static_cast<std::size_t>(next.layer)] = true;
-    if (loss(more) - before > budget) {
-      break;
-    }
-    chosen = more;
-  }
-  return chosen;
-}
-
-namespace {
-
 constexpr double kJointRate = 1e-3;  // learning rate of the joint fit
-
-// Copies every parameter outside of the converted layers' attention and, if it is split, MLP; the configs have them in
-// the same shapes.
-void copy_rest(const models::Model& source, const models::Model& target) {
-  const at::NoGradGuard guard;
-  const bool splits = splits_mlp(source.options().mlp, target.options().mlp);
-  for (nn::Parameter parameter : target.parameters().stored()) {
-    const auto in = [&](const char* part) { return parameter.name.find(part) != std::string::npos; };
-    if (!in(".attention.") && !(splits && in(".ffn."))) {
-      parameter.tensor.copy_(source.parameters().at(parameter.name));
-    }
-  }
-}
 
 std::string losses_text(const Conversion& conversion) {
   return fmt::format("{} before, {} after", format_decimal(conversion.loss_before, 4),
@@ -132,44 +50,37 @@ void write_result(const ConvertRequest& request, const config::Config& config, c
   store::save_checkpoint(checkpoint, request.out);
 }
 
-struct Compared {
-  const config::Config& source;
-  const config::Config& all;
-  const Batches& batches;
-};
-
-// The layers that the request names, or those that the measured losses choose.
-Layers layers_of(const ConvertRequest& request, const models::Model& source, const models::Model& all,
-                 const Compared& compared, Conversion& conversion) {
-  const std::int64_t n = compared.source.model.n_layers;
-  if (!request.choose_layers) {
-    Layers named(static_cast<std::size_t>(n), request.layers.empty());
-    for (const std::int64_t layer : request.layers) {
-      named[static_cast<std::size_t>(layer)] = true;
-    }
-    return named;
-  }
-  const auto loss = [&](const Layers& layers) {
-    const config::Config config = mixed_config(compared.source, compared.all, layers);
-    return loss_of(*mixed_model(config, source, all, layers), compared.batches.held_out);
-  };
-  Layers chosen = choose_layers(n, request.budget, loss, conversion.layer_losses);
-  for (const LayerLoss& own : conversion.layer_losses) {
-    log_info("layer {} alone adds {:.4f} nats: {}", own.layer, own.added,
-             chosen[static_cast<std::size_t>(own.layer)] ? "converted" : "kept");
-  }
-  return chosen;
-}
-
-// The parameters of the converted parts of these layers.
-std::vector<at::Tensor> converted_parameters(const models::Model& model, const Layers& layers, bool splits) {
+// The parameters of the attention that changes and of the MLPs that are split.
+std::vector<at::Tensor> converted_parameters(const models::Model& source, const models::Model& model) {
   std::vector<at::Tensor> found;
-  for (const nn::Parameter& parameter : model.parameters().all()) {
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      if (layers[i] && (parameter.name.starts_with(fmt::format("layer{}.attention.", i)) ||
-                        (splits && parameter.name.starts_with(fmt::format("layer{}.ffn.", i))))) {
+  const auto add = [&](const std::string& place) {
+    for (const nn::Parameter& parameter : model.parameters().all()) {
+      if (parameter.name.starts_with(place)) {
         found.push_back(parameter.tensor);
       }
+    }
+  };
+  for (std::int64_t layer = 0; layer < source.options().n_layers; ++layer) {
+    const config::ModelOptions from = source.options().of_layer(layer), to = model.options().of_layer(layer);
+    if (changes_attention(from, to)) {
+      add(fmt::format("layer{}.attention.", layer));
+    }
+    if (splits_mlp(from.mlp, to.mlp)) {
+      add(fmt::format("layer{}.ffn.", layer));
+    }
+  }
+  return found;
+}
+
+// Returns whether the layer has been fitted before.
+bool copy_fitted(const ConvertRequest& request, const models::Model& target, std::int64_t layer) {
+  const at::NoGradGuard guard;
+  bool found = false;
+  for (nn::Parameter parameter : target.parameters().stored()) {
+    const auto fitted = request.fitted.find(parameter.name);
+    if (fitted != request.fitted.end() && parameter.name.starts_with(fmt::format("layer{}.", layer))) {
+      parameter.tensor.copy_(fitted->second);
+      found = true;
     }
   }
   return found;
@@ -201,16 +112,12 @@ void check_layers(const ConvertRequest& request, std::int64_t n_layers) {
   }
 }
 
-// Whether the request asks for the conversion of this layer.
-bool wants(const ConvertRequest& request, std::int64_t layer) {
-  return request.layers.empty() ||
-         std::find(request.layers.begin(), request.layers.end(), layer) != request.layers.end();
-}
-
 }  // namespace
 
 Conversion convert(const ConvertRequest& request) {
-  require_writable(request.out, "convert: --out");
+  if (!request.out.empty()) {
+    require_writable(request.out, "convert: --out");
+  }
   const store::OpenedModel opened =
       store::open_model(request.source, {.threads = request.threads, .precision = config::Precision::fp32});
   check_source(request, opened.config().model);
@@ -222,40 +129,31 @@ Conversion convert(const ConvertRequest& request) {
   const std::unique_ptr<models::Model> target = models::make_model(config.model, request.seed);
   copy_rest(*opened.model, *target);
   conversion.exact = !request.random_attention;
-  if (!request.random_attention) {
-    LayerConversion conversions(request, *opened.model, *target, batches);
-    for (std::int64_t layer = 0; layer < config.model.n_layers; ++layer) {
-      if (wants(request, layer)) {
-        conversion.exact &= conversions.convert(layer, conversion.layers);
-      }
-    }
-  }
-  const Layers layers = layers_of(request, *opened.model, *target, {opened.config(), config, batches}, conversion);
-  const config::Config result = mixed_config(opened.config(), config, layers);
-  const bool all = std::all_of(layers.begin(), layers.end(), [](bool is) { return is; });
-  const std::unique_ptr<models::Model> mixed = all ? nullptr : mixed_model(result, *opened.model, *target, layers);
-  const models::Model* const model = all ? target.get() : mixed.get();
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i]) {
-      conversion.converted.push_back(static_cast<std::int64_t>(i));
+  LayerConversion conversions(request, *opened.model, batches);
+  for (std::int64_t layer = 0; layer < config.model.n_layers; ++layer) {
+    if (wants(request, layer)) {
+      conversion.converted.push_back(layer);
+      conversion.exact &= !request.random_attention && !copy_fitted(request, *target, layer) &&
+                          conversions.convert(*target, layer, conversion.layers);
     }
   }
   if (!conversion.exact && !request.random_attention) {
-    const bool splits = splits_mlp(opened.config().model.mlp, config.model.mlp);
     conversion.together =
-        joint_fit(request, *opened.model, *model, converted_parameters(*model, layers, splits), batches);
+        joint_fit(request, *opened.model, *target, converted_parameters(*opened.model, *target), batches);
   }
-  conversion.parameters = model->parameters().count();
+  conversion.parameters = target->parameters().count();
   conversion.loss_before = loss_of(*opened.model, batches.held_out);
-  conversion.loss_after = loss_of(*model, batches.held_out);
-  write_result(request, result, opened.checkpoint, conversion,
-               {.source_sha256 = train::parameters_sha256(opened.model->parameters()), .data = batches.data}, *model);
+  conversion.loss_after = loss_of(*target, batches.held_out);
+  if (!request.out.empty()) {
+    write_result(request, config, opened.checkpoint, conversion,
+                 {.source_sha256 = train::parameters_sha256(opened.model->parameters()), .data = batches.data},
+                 *target);
+  }
   return conversion;
 }
 
 Json to_json(const Conversion& conversion) {
   Json json = {{"converted", conversion.converted},
-               {"layer_losses", Json::array()},
                {"parameters", conversion.parameters},
                {"loss_before", conversion.loss_before},
                {"loss_after", conversion.loss_after},
@@ -268,9 +166,6 @@ Json to_json(const Conversion& conversion) {
   }
   for (const LayerError& error : conversion.layers) {
     json["layers"].push_back({{"layer", error.layer}, {"start", error.start}, {"fitted", error.fitted}});
-  }
-  for (const LayerLoss& own : conversion.layer_losses) {
-    json["layer_losses"].push_back({{"layer", own.layer}, {"added", own.added}});
   }
   return json;
 }

@@ -5,9 +5,11 @@
 // procedure and what it gives.
 #pragma once
 
+#include <ATen/ATen.h>
+
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,19 +20,6 @@
 
 namespace headroom::convert {
 
-// Which layers of the source a conversion converts.
-using Layers = std::vector<bool>;  // by layer: whether it is converted
-
-struct LayerLoss {
-  std::int64_t layer = 0;
-  double added = 0.0;  // nats that converting this layer alone adds
-};
-// Chooses layers by their measured losses, cheapest first, until the next would raise the loss of all chosen together
-// by more than `budget` nats. loss(layers) is the loss with these layers converted. `measured` receives the loss that
-// each layer adds alone.
-Layers choose_layers(std::int64_t n_layers, double budget, const std::function<double(const Layers&)>& loss,
-                     std::vector<LayerLoss>& measured);
-
 struct ConvertRequest {
   std::string source;              // run folder or checkpoint of a model with dense or grouped dot-product attention
   std::string to;                  // config whose [model.attention] the result has; for messages
@@ -39,15 +28,13 @@ struct ConvertRequest {
   std::int64_t tokens = 0;         // training tokens whose activations are used; 0: up to 32,768, as many as there are
   std::int64_t fit_steps = 300;    // steps of fitting each layer; 0: closed form only
   std::int64_t joint_steps = 100;  // steps of fitting all converted layers together to the source's predictions
-  // The layers to convert, from 0; empty: all. `choose_layers`: those whose conversion adds least to the loss, until
-  // the added loss would exceed `budget` nats.
-  std::vector<std::int64_t> layers;
-  bool choose_layers = false;
-  double budget = 0.05;
+  std::vector<std::int64_t> layers;  // to convert, from 0; empty: all
+  // Parameters of layers that have been converted and fitted on their own before, by name.
+  std::map<std::string, at::Tensor> fitted;
   bool random_attention = false;  // converted parts start from random parameters, for comparisons
   std::int64_t threads = 0;       // 0: the source's number of threads
   std::uint64_t seed = 1;         // of the new parameters and the order of the fit's batches
-  std::filesystem::path out;      // checkpoint to write; replaced only if it was written by convert
+  std::filesystem::path out;      // checkpoint to write; replaced only if it was written by convert. Empty: none
   std::filesystem::path cache;    // prepared data
   std::string command;            // recorded in the checkpoint
 };
@@ -67,7 +54,6 @@ struct FitErrors {
 
 struct Conversion {
   std::vector<std::int64_t> converted;  // layers
-  std::vector<LayerLoss> layer_losses;  // with only that layer converted; empty without --layers auto
   std::int64_t parameters = 0;
   double loss_before = 0.0, loss_after = 0.0;  // nats per target, of source and result on the held-out tokens
   bool exact = false;                          // the result computes what the source computes
@@ -82,14 +68,13 @@ struct Conversion {
 inline constexpr const char* kLosses = "converted_losses";
 inline constexpr const char* kSourceHash = "converted_from_sha256";
 
-// Writes a checkpoint whose config is the source's with the attention of the target, and its MLP if that has experts
-// and the source's has none.
-// The result is a function of the request and the data. Throws UserError naming the file or key for a source without
-// dense attention or with values that are not finite, for a target of another kind, width, depth or position scheme,
-// and for too little data.
+// Writes a checkpoint whose config is the source's, each layer with the attention of the target's layer, and with its
+// MLP if that has experts and the source's has none. Layers that are alike in both are copied.
+// The result is a function of the request and the data. Throws UserError naming the file or key for a source with
+// values that are not finite, for a target of another kind, width, depth or position scheme, and for too little data.
 Conversion convert(const ConvertRequest& request);
 
-// `converted`, `layer_losses` (`layer`, `added`), `parameters`, `loss_before`, `loss_after`, `exact`, `layers`
+// `converted`, `parameters`, `loss_before`, `loss_after`, `exact`, `layers`
 // (`layer`, `start`, `fitted`), `together` (`start`, `fitted`; null if all layers were not fitted together), `notes`.
 Json to_json(const Conversion& conversion);
 

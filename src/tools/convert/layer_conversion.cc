@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kAttentionRate = 6e-3, kMlpRate = 1e-3;  // learning rates of the fit
 
-std::string attention_of(std::int64_t layer) {
+std::string attention_name(std::int64_t layer) {
   return fmt::format("layer{}.attention", layer);
 }
 std::string mlp_of(std::int64_t layer) {
@@ -35,52 +35,100 @@ LayerError logged(const std::string& place, const FitErrors& errors) {
 
 }  // namespace
 
-LayerConversion::LayerConversion(const ConvertRequest& request, const models::Model& source,
-                                 const models::Model& target, const Batches& batches)
+void copy_rest(const models::Model& source, const models::Model& target) {
+  const at::NoGradGuard guard;
+  std::vector<std::string> converted;
+  for (std::int64_t layer = 0; layer < source.options().n_layers; ++layer) {
+    const config::ModelOptions from = source.options().of_layer(layer), to = target.options().of_layer(layer);
+    if (changes_attention(from, to)) {
+      converted.push_back(attention_name(layer) + ".");
+    }
+    if (splits_mlp(from.mlp, to.mlp)) {
+      converted.push_back(mlp_of(layer) + ".");
+    }
+  }
+  for (nn::Parameter parameter : target.parameters().stored()) {
+    if (std::none_of(converted.begin(), converted.end(),
+                     [&](const std::string& place) { return parameter.name.starts_with(place); })) {
+      parameter.tensor.copy_(source.parameters().at(parameter.name));
+    }
+  }
+}
+
+LayerConversion::LayerConversion(const ConvertRequest& request, const models::Model& source, const Batches& batches,
+                                 bool several)
     : request_(request),
       source_(source),
-      target_(target),
       sequences_(batches.sequences),
+      several_(several),
       fit_(source, batches.fit),
       held_out_(source, batches.held_out) {}
 
-bool LayerConversion::convert(std::int64_t layer, std::vector<LayerError>& errors) {
-  const config::ModelOptions &from = source_.options(), &to = target_.options();
-  const auto at_layer = [&]() -> LayerWalk& {
-    fit_.go_to(layer);
-    return fit_;
+LayerWalk& LayerConversion::at_layer(LayerWalk& walk) const {
+  walk.go_to(now_.layer);
+  return walk;
+}
+
+const LayerActivations& LayerConversion::collected(std::optional<LayerActivations>& value, LayerWalk& walk,
+                                                   LayerActivations (*collect)(LayerWalk&)) const {
+  if (!value) {
+    value = collect(at_layer(walk));
+  }
+  return *value;
+}
+
+bool LayerConversion::convert(const models::Model& target, std::int64_t layer, std::vector<LayerError>& errors) {
+  if (now_.layer != layer) {
+    now_ = {.layer = layer};
+  }
+  const config::ModelOptions from = source_.options().of_layer(layer), to = target.options().of_layer(layer);
+  const auto sums = [&] {
+    if (!now_.sums) {
+      now_.sums = collect_heads(at_layer(fit_));
+    }
+    return *now_.sums;
   };
-  const bool same_attention = start_layer({.from = from.attention,
-                                           .to = to.attention,
-                                           .source = source_.parameters(),
-                                           .target = target_.parameters(),
-                                           .place = attention_of(layer),
-                                           .sums = [&] { return collect_heads(at_layer()); },
-                                           .covariance = [&] { return covariance_of(at_layer()); }});
-  const bool same_mlp =
-      !splits_mlp(from.mlp, to.mlp) || start_mlp({.from = from.mlp,
-                                                  .to = to.mlp,
-                                                  .source = source_.parameters(),
-                                                  .target = target_.parameters(),
-                                                  .place = mlp_of(layer),
-                                                  .inputs = [&] { return collect_mlp(at_layer()).x.flatten(0, 1); }});
-  if (request_.fit_steps > 0 && !(same_attention && same_mlp)) {
-    fit_.go_to(layer);
-    held_out_.go_to(layer);
-    if (!same_attention) {
-      errors.push_back(fit_attention(layer));
+  const auto covariance = [&] {
+    if (!now_.covariance.defined()) {
+      now_.covariance = covariance_of(at_layer(fit_));
     }
-    if (!same_mlp) {
-      errors.push_back(fit_mlp(layer));
-    }
+    return now_.covariance;
+  };
+  const bool has_heads = to.attention.n_heads > 0;
+  const bool same_attention = !changes_attention(from, to) || (has_heads && start_layer({.from = from.attention,
+                                                                                         .to = to.attention,
+                                                                                         .source = source_.parameters(),
+                                                                                         .target = target.parameters(),
+                                                                                         .place = attention_name(layer),
+                                                                                         .sums = sums,
+                                                                                         .covariance = covariance}));
+  if (!several_) {
+    now_.sums.reset();
+  }
+  const auto inputs = [&] { return collected(now_.mlp, fit_, collect_mlp).x.flatten(0, 1); };
+  const bool same_mlp = !splits_mlp(from.mlp, to.mlp) || start_mlp({.from = from.mlp,
+                                                                    .to = to.mlp,
+                                                                    .source = source_.parameters(),
+                                                                    .target = target.parameters(),
+                                                                    .place = mlp_of(layer),
+                                                                    .inputs = inputs});
+  if (request_.fit_steps > 0 && !same_attention && has_heads) {
+    errors.push_back(fit_attention(target));
+  }
+  if (request_.fit_steps > 0 && !same_mlp) {
+    errors.push_back(fit_mlp(target));
   }
   return same_attention && same_mlp;
 }
 
+namespace {
+
+// Returns make(builder), a part of the target built from the target's parameters, which are appended to `parameters`.
 template <class Make>
-auto LayerConversion::part(const std::string& place, std::vector<at::Tensor>& parameters, const Make& make) const {
+auto part_of(const models::Model& target, const std::string& place, std::vector<at::Tensor>& parameters,
+             const Make& make) {
   nn::Parameters own;  // shared handles
-  const auto find = [&](const nn::Parameter& wanted) { return target_.parameters().at(wanted.name); };
+  const auto find = [&](const nn::Parameter& wanted) { return target.parameters().at(wanted.name); };
   const nn::ParameterSource values(find, at::TensorOptions(at::kFloat));
   auto made = make(nn::Builder(own, values).in(place));
   for (const nn::Parameter& parameter : own.all()) {
@@ -90,33 +138,39 @@ auto LayerConversion::part(const std::string& place, std::vector<at::Tensor>& pa
   return made;
 }
 
-LayerError LayerConversion::fit_attention(std::int64_t layer) {
-  std::vector<at::Tensor> parameters;
-  const nn::Attention attention = part(attention_of(layer), parameters, [&](const nn::Builder& build) {
-    return nn::Attention(target_.options().attention, place_of(target_.options(), layer), build);
+}  // namespace
+
+nn::Attention attention_of(const models::Model& model, std::int64_t layer, std::vector<at::Tensor>& parameters) {
+  return part_of(model, attention_name(layer), parameters, [&](const nn::Builder& build) {
+    return nn::Attention(model.options().of_layer(layer).attention, place_of(model.options(), layer), build);
   });
-  const LayerActivations activations = collect_attention(fit_), held_out = collect_attention(held_out_);
-  const auto output = [&](const LayerActivations& a) { return attention({.x = a.x, .source = a.source}, {}); };
-  return logged(attention_of(layer),
-                fit(output, parameters, activations, held_out, options_for(layer, kAttentionRate)));
 }
 
-LayerError LayerConversion::fit_mlp(std::int64_t layer) {
-  const config::ModelOptions& o = target_.options();
+LayerError LayerConversion::fit_attention(const models::Model& target) {
   std::vector<at::Tensor> parameters;
-  const std::unique_ptr<nn::Mlp> mlp = part(mlp_of(layer), parameters, [&](const nn::Builder& build) {
+  const nn::Attention attention = attention_of(target, now_.layer, parameters);
+  const auto output = [&](const LayerActivations& a) { return attention({.x = a.x, .source = a.source}, {}); };
+  return logged(attention_name(now_.layer),
+                fit(output, parameters, collected(now_.attention, fit_, collect_attention),
+                    collected(now_.held_out_attention, held_out_, collect_attention), options_for(kAttentionRate)));
+}
+
+LayerError LayerConversion::fit_mlp(const models::Model& target) {
+  const config::ModelOptions o = target.options().of_layer(now_.layer);
+  std::vector<at::Tensor> parameters;
+  const std::unique_ptr<nn::Mlp> mlp = part_of(target, mlp_of(now_.layer), parameters, [&](const nn::Builder& build) {
     return nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build);
   });
-  const LayerActivations activations = collect_mlp(fit_), held_out = collect_mlp(held_out_);
   const auto output = [&](const LayerActivations& a) { return (*mlp)(a.x, 0.0, {}); };
-  return logged(mlp_of(layer), fit(output, parameters, activations, held_out, options_for(layer, kMlpRate)));
+  return logged(mlp_of(now_.layer), fit(output, parameters, collected(now_.mlp, fit_, collect_mlp),
+                                        collected(now_.held_out_mlp, held_out_, collect_mlp), options_for(kMlpRate)));
 }
 
-FitOptions LayerConversion::options_for(std::int64_t layer, double rate) const {
+FitOptions LayerConversion::options_for(double rate) const {
   return {.steps = request_.fit_steps,
           .sequences = sequences_,
           .learning_rate = rate,
-          .seed = request_.seed + static_cast<std::uint64_t>(layer)};
+          .seed = request_.seed + static_cast<std::uint64_t>(now_.layer)};
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "fit.h"
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
+#include "headroom/nn/attention.h"
 
 namespace headroom::convert {
 
@@ -19,35 +21,63 @@ void check_source(const ConvertRequest& request, const config::ModelOptions& mod
 // Whether the dense or gated MLP of `from` becomes the experts of `to`.
 bool splits_mlp(const config::MlpOptions& from, const config::MlpOptions& to);
 
-// Returns the source's config with the target's attention, and its MLP if splits_mlp(). Settings of positions, biases
-// and norms stay as they are, because the weights that are kept rely on them: `notes` receives a sentence for each that
-// the target has otherwise. Throws UserError naming the key for a target that the source cannot become.
+// Whether the attention of two layers (ModelOptions::of_layer()) differs in a setting that it reads.
+bool changes_attention(const config::ModelOptions& from, const config::ModelOptions& to);
+
+// Whether the request asks for the conversion of this layer.
+bool wants(const ConvertRequest& request, std::int64_t layer);
+
+// Returns the source's config where each layer that the request asks for has the attention of the target's layer, and
+// its MLP if splits_mlp(). Settings of positions, biases and norms stay as they are, because the weights that are kept
+// rely on them: `notes` receives a sentence for each that the target has otherwise. Throws UserError naming the key for
+// a target that the source cannot become.
 config::Config result_config(const ConvertRequest& request, const config::Config& source,
                              std::vector<std::string>& notes);
 
+// Returns the config with these layers: without a pattern if they are those of model.attention and model.mlp.
+config::Config with_layers(config::Config config, const std::vector<config::ModelOptions>& layers);
+
+// Copies every parameter outside of the attention that changes, and outside of the MLPs that are split.
+void copy_rest(const models::Model& source, const models::Model& target);
+
+// Returns the attention of a layer, built from the model's parameters, which are appended to `parameters` and get
+// gradients.
+nn::Attention attention_of(const models::Model& model, std::int64_t layer, std::vector<at::Tensor>& parameters);
+
 class LayerConversion {
  public:
-  // `target`, freshly initialised, receives the converted layers. All must outlive the object.
-  LayerConversion(const ConvertRequest& request, const models::Model& source, const models::Model& target,
-                  const Batches& batches);
+  // All references must outlive the object. `several`: the sums of a layer's heads, the largest tensors, are stored for
+  // more targets.
+  LayerConversion(const ConvertRequest& request, const models::Model& source, const Batches& batches,
+                  bool several = false);
 
-  // Converts the attention of a layer and, if splits_mlp(), its MLP: in closed form, then by fit_steps steps of
-  // fitting. Call it for the layers in ascending order. Returns whether the layer computes the same as the source's. If
-  // it does not and is fitted, its errors are appended to `errors`.
-  bool convert(std::int64_t layer, std::vector<LayerError>& errors);
+  // Converts a layer of `target`, which is freshly initialised: its attention and its MLP as far as their options
+  // differ from the source's, in closed form, then by fit_steps steps of fitting. Call it for layers in ascending
+  // order; several targets of one layer share its activations. Returns whether the layer computes
+  // the same as the source's. If it does not and is fitted, its errors are appended to `errors`.
+  bool convert(const models::Model& target, std::int64_t layer, std::vector<LayerError>& errors);
 
  private:
-  // Returns make(builder), a part of the target built from the target's parameters, which are appended to `parameters`.
-  template <class Make>
-  auto part(const std::string& place, std::vector<at::Tensor>& parameters, const Make& make) const;
-  LayerError fit_attention(std::int64_t layer);
-  LayerError fit_mlp(std::int64_t layer);
-  FitOptions options_for(std::int64_t layer, double rate) const;
+  // The activations of one layer, collected when they are first needed.
+  struct Collected {
+    std::int64_t layer = -1;
+    std::optional<HeadSums> sums;
+    at::Tensor covariance;
+    std::optional<LayerActivations> attention, held_out_attention, mlp, held_out_mlp;
+  };
+  LayerWalk& at_layer(LayerWalk& walk) const;
+  const LayerActivations& collected(std::optional<LayerActivations>& value, LayerWalk& walk,
+                                    LayerActivations (*collect)(LayerWalk&)) const;
+  LayerError fit_attention(const models::Model& target);
+  LayerError fit_mlp(const models::Model& target);
+  FitOptions options_for(double rate) const;
 
   const ConvertRequest& request_;
-  const models::Model &source_, &target_;
+  const models::Model& source_;
   std::int64_t sequences_;
+  bool several_;
   LayerWalk fit_, held_out_;
+  Collected now_;
 };
 
 }  // namespace headroom::convert

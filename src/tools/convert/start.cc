@@ -15,6 +15,7 @@
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/model_options.h"
 
 namespace headroom::convert {
 namespace {
@@ -26,13 +27,22 @@ constexpr double kSink = -10.0;       // a weight of about exp(-10): small, but 
 
 class Layer {
  public:
+  using AttentionOptions = config::AttentionOptions;
   explicit Layer(const StartRequest& request) : r_(request), from_(request.from), to_(request.to) {}
 
   bool start() {
     const bool same_heads = keeps_heads() && to_.d_head == from_.d_head;
     const bool same_keys = same_heads && to_.kv_heads() == from_.kv_heads();
     copy_shared();
-    bool exact = start_composition() && start_extras();
+    const bool exact = start_composition() && start_extras();
+    if (!is_dense()) {
+      const bool kept = keeps_projection();
+      if (!kept && has_kept_maps() && takes_heads()) {
+        refit();
+      }
+      scale_outputs();
+      return kept && exact;
+    }
     if (to_.projection == "latent") {
       start_latent();
       scale_outputs();
@@ -42,7 +52,7 @@ class Layer {
       start_routed_heads();
       scale_outputs();
     }
-    if (!to_.projection->has_head_matrices() || !to_.projection->has_fixed_heads()) {
+    if (!takes_heads()) {
       return false;
     }
     if (same_keys && !has_bank()) {
@@ -60,6 +70,27 @@ class Layer {
   }
 
  private:
+  bool is_dense() const { return from_.projection == "dense" && from_.score == "dot" && from_.composition == "none"; }
+  bool takes_heads() const { return to_.projection->has_head_matrices() && to_.projection->has_fixed_heads(); }
+  // Whether the layers differ in what is added to heads at most: compositions, gates, sinks.
+  bool keeps_projection() const {
+    AttentionOptions same = to_;
+    same.composition = from_.composition;
+    same.gate_output = from_.gate_output;
+    same.of<config::CompositionOptions>() = from_.of<config::CompositionOptions>();
+    same.of<config::OutputGateOptions>() = from_.of<config::OutputGateOptions>();
+    same.of<config::DotOptions>() = from_.of<config::DotOptions>();
+    return config::differing_keys(same, from_).empty();
+  }
+  // Whether each head has one attention map, of its own queries and keys. A source without dense values (SwitchHead)
+  // then gives its maps to the target, and values and outputs are refitted.
+  bool has_kept_maps() const {
+    return from_.projection->has_head_matrices() && from_.projection->has_fixed_heads() && from_.score == "dot" &&
+           from_.composition == "none" && !from_.has_experts('q') && !from_.has_experts('k') &&
+           from_.computed_heads() == from_.n_heads && from_.n_heads == from_.computed_kv_heads() &&
+           to_.computed_heads() <= from_.n_heads && to_.kv_heads() == to_.computed_heads() &&
+           to_.d_head >= from_.d_head;
+  }
   bool has_bank() const {
     return std::any_of(std::begin(kMatrices), std::end(kMatrices), [&](char which) { return to_.has_experts(which); });
   }
@@ -93,7 +124,7 @@ class Layer {
       }
     }
     for (const char* router : {"select", "select_in", "select_out", "select_shared", "select_mix"}) {
-      if (const at::Tensor to = target(router); to.defined()) {
+      if (const at::Tensor to = target(router); to.defined() && !source(router).defined()) {
         to.mul_(kRouterScale);
       }
     }
@@ -101,6 +132,11 @@ class Layer {
 
   // Returns whether the maps start as the identity.
   bool start_composition() const {
+    if (from_.composition != "none") {
+      AttentionOptions same = to_;
+      same.of<config::CompositionOptions>() = from_.of<config::CompositionOptions>();
+      return to_.composition == from_.composition && config::differing_keys(same, to_).empty();  // copied
+    }
     for (const char* stage : {"pre", "post"}) {
       for (const char* side : {".q", ".k"}) {
         write(std::string(stage) + side + ".wg", at::zeros({1}));
@@ -121,14 +157,20 @@ class Layer {
 
   // Returns whether gates, sinks, norms and the exclusion of own values leave the layer exactly as it was.
   bool start_extras() const {
-    write("w_gate", at::zeros({1}));
-    write("b_gate", at::zeros({1}));
+    if (!keeps_gate()) {
+      write("w_gate", at::zeros({1}));
+      write("b_gate", at::zeros({1}));
+    }
     if (!source("sink").defined() || !keeps_heads()) {
       write("sink", at::full({1}, kSink));
     }
     return to_.qk_norm == from_.qk_norm && to_.of<config::DotOptions>().sink == from_.of<config::DotOptions>().sink &&
            to_.of<config::OutputGateOptions>().exclusive == from_.of<config::OutputGateOptions>().exclusive &&
-           keeps_scores();
+           keeps_scores() && (keeps_gate() || from_.gate_output == "none");
+  }
+  bool keeps_gate() const {  // copied
+    return to_.gate_output == from_.gate_output &&
+           (to_.gate_output == "none" || (keeps_heads() && to_.projection == from_.projection));
   }
 
   bool keeps_scores() const {
@@ -384,8 +426,8 @@ class Layer {
 
   // Gates on the head outputs start at their mean, so the outputs are divided by it.
   void scale_outputs() const {
-    double factor = to_.gate_output == "none" ? 1.0 : 2.0;
-    if (to_.projection == "gated_heads") {
+    double factor = to_.gate_output == "none" || keeps_gate() ? 1.0 : 2.0;
+    if (to_.projection == "gated_heads" && from_.projection != "gated_heads") {
       factor *= gate_factor(to_.of<config::RoutingOptions>().top_k, to_.computed_heads());
     }
     if (const at::Tensor o = target("w_o"); factor != 1.0) {

@@ -22,13 +22,6 @@ void require_equal(const ConvertRequest& request, std::string_view key, const au
   }
 }
 
-void require_dense(const ConvertRequest& request, std::string_view key, std::string_view is, std::string_view wanted) {
-  if (is != wanted) {
-    user_error("convert: {}: model.attention.{} is {}; the model to convert must be a dense one, with {} {}",
-               request.source, key, is, key, wanted);
-  }
-}
-
 // The result has the source's tokenizer. A target that names another one was meant for other parameters.
 void require_same_tokenizer(const ConvertRequest& request, const config::Config& source) {
   const auto is = config::flatten(request.target), wanted = config::flatten(source);
@@ -45,8 +38,8 @@ void require_same_tokenizer(const ConvertRequest& request, const config::Config&
 }
 
 // The experts are made of the source's hidden units.
-config::MlpOptions expert_options(const ConvertRequest& request, const config::MlpOptions& from) {
-  config::MlpOptions to = request.target.model.mlp;
+config::MlpOptions expert_options(const ConvertRequest& request, const config::MlpOptions& from,
+                                  config::MlpOptions to) {
   const config::ExpertKind kind =
       from.kind == config::MlpKind::gated ? config::ExpertKind::gated : config::ExpertKind::dense;
   if (to.expert_kind != kind) {
@@ -103,6 +96,8 @@ config::AttentionOptions attention_options(const config::AttentionOptions& kept,
     const auto channels = static_cast<double>(kept.projection->rotary_channels(kept));
     position.rope_base =
         std::pow(kept_position.rope_base, static_cast<double>(a.projection->rotary_channels(a)) / channels);
+  } else if (a.position == "rope" && a.d_head == kept.d_head && a.projection == kept.projection) {
+    position.rope_fraction = kept_position.rope_fraction;
   } else if (a.position == "rope" && a.projection->has_head_matrices()) {
     position.rope_fraction =
         std::min(1.0, static_cast<double>(kept.projection->rotary_channels(kept)) / static_cast<double>(a.d_head));
@@ -113,7 +108,7 @@ config::AttentionOptions attention_options(const config::AttentionOptions& kept,
 // Throws UserError if the source's key and value heads cannot be merged or repeated into those of the target.
 void check_key_heads(const ConvertRequest& request, const config::AttentionOptions& from,
                      const config::AttentionOptions& to) {
-  if (!to.projection->has_head_matrices() || !to.projection->has_fixed_heads()) {
+  if (to.n_heads == 0 || !to.projection->has_head_matrices() || !to.projection->has_fixed_heads()) {
     return;
   }
   if (to.computed_heads() > from.n_heads) {
@@ -139,27 +134,110 @@ void check_key_heads(const ConvertRequest& request, const config::AttentionOptio
   }
 }
 
+// The source's layer with the target's attention, and with its MLP if splits_mlp().
+config::ModelOptions converted_layer(const ConvertRequest& request, const config::ModelOptions& from,
+                                     const config::ModelOptions& to, std::vector<std::string>& notes) {
+  require_equal(request, "model.attention.position", to.attention.position.name(), from.attention.position.name());
+  const bool splits = splits_mlp(from.mlp, to.mlp);
+  if (to.mlp.kind != from.mlp.kind && !splits) {
+    user_error("convert: {}: model.mlp.kind is {}, but {} has {}; an MLP stays as it is or becomes experts", request.to,
+               config::name_of(to.mlp.kind), request.source, config::name_of(from.mlp.kind));
+  }
+  config::ModelOptions result = from;
+  result.attention = attention_options(from.attention, to.attention);
+  if (splits) {
+    result.mlp = expert_options(request, from.mlp, to.mlp);
+  }
+  const auto note = [&](const char* table, const auto& is, const auto& wanted) {
+    const config::LayerOptions::Keys before = config::differing_keys(wanted, is);
+    for (const auto& [key, value] : config::differing_keys(is, wanted)) {
+      std::string text = fmt::format("model.{}.{} is {}, as the kept weights need it, instead of {}", table, key, value,
+                                     before.at(key));
+      if (std::find(notes.begin(), notes.end(), text) == notes.end()) {
+        notes.push_back(std::move(text));
+      }
+    }
+  };
+  note("attention", result.attention, to.attention);
+  if (splits) {
+    note("mlp", result.mlp, to.mlp);
+  }
+  if (from.attention.position == "alibi" && result.attention.computed_heads() != from.attention.n_heads) {
+    notes.push_back(fmt::format("the biases of alibi are those of {} heads instead of the kept heads' own",
+                                result.attention.computed_heads()));
+  }
+  if (changes_attention(from, result)) {
+    if (to.attention.composition->maps_per_head(to.attention) > 1) {
+      user_error(
+          "convert: {}: model.attention.composition is {}, whose heads have several attention matrices; the heads of a "
+          "dense model have one, so train this model from scratch",
+          request.to, to.attention.composition.name());
+    }
+    check_key_heads(request, from.attention, result.attention);
+  }
+  return result;
+}
+
 }  // namespace
 
 void check_source(const ConvertRequest& request, const config::ModelOptions& model) {
-  const config::AttentionOptions& a = model.attention;
   if (model.kind != config::ModelKind::language_model && model.kind != config::ModelKind::masked_language_model) {
     user_error("convert: {}: model.kind is {}; expected a language_model or masked_language_model", request.source,
                config::name_of(model.kind));
   }
-  model.require_no_pattern("convert: " + request.source);
-  request.target.model.require_no_pattern("convert: " + request.to);
+  for (const auto& [name, options] : {std::pair(&request.source, &model), {&request.to, &request.target.model}}) {
+    if (options->n_groups != 0) {
+      user_error("convert: {}: model.n_groups is {}; expected 0, layers with their own parameters", *name,
+                 options->n_groups);
+    }
+  }
   if (model.norm_position == config::NormPosition::peri) {
     user_error("convert: {}: model.norm_position is peri; expected pre or post", request.source);
   }
-  require_dense(request, "projection", a.projection.name(), "dense");
-  require_dense(request, "score", a.score.name(), "dot");
-  require_dense(request, "composition", a.composition.name(), "none");
-  require_dense(request, "gate_output", a.gate_output.name(), "none");
 }
 
 bool splits_mlp(const config::MlpOptions& from, const config::MlpOptions& to) {
   return to.kind == config::MlpKind::experts && from.kind != config::MlpKind::experts;
+}
+
+bool changes_attention(const config::ModelOptions& from, const config::ModelOptions& to) {
+  const std::vector<std::string> keys = config::differing_keys(from, to);
+  return std::any_of(keys.begin(), keys.end(), [](const std::string& key) {
+    return key.starts_with("model.attention.") && key != "model.attention.window_pattern";
+  });
+}
+
+bool wants(const ConvertRequest& request, std::int64_t layer) {
+  return request.layers.empty() ||
+         std::find(request.layers.begin(), request.layers.end(), layer) != request.layers.end();
+}
+
+config::Config with_layers(config::Config config, const std::vector<config::ModelOptions>& layers) {
+  config::ModelOptions& model = config.model;
+  std::vector<config::LayerOptions> entries;
+  bool same = true;
+  const auto add_entries = [&](const auto& base_of) {
+    entries.clear();
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const config::ModelOptions base = base_of(static_cast<std::int64_t>(i));
+      const config::LayerOptions entry{.attention = config::differing_keys(layers[i].attention, base.attention),
+                                       .mlp = config::differing_keys(layers[i].mlp, base.mlp)};
+      same = same && entry.attention.empty() && entry.mlp.empty();
+      if (!entries.empty() && entries.back().attention == entry.attention && entries.back().mlp == entry.mlp) {
+        ++entries.back().repeat;
+      } else {
+        entries.push_back(entry);
+      }
+    }
+  };
+  model.layers.clear();
+  add_entries([&](std::int64_t layer) { return model.of_layer(layer); });
+  if (!same) {
+    model.attention.window_pattern = config::AttentionOptions().window_pattern;
+    add_entries([&](std::int64_t) { return model; });
+    model.layers = std::move(entries);
+  }
+  return config;
 }
 
 config::Config result_config(const ConvertRequest& request, const config::Config& source,
@@ -168,39 +246,33 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   require_equal(request, "model.kind", config::name_of(to.kind), config::name_of(from.kind));
   require_equal(request, "model.d_model", to.d_model, from.d_model);
   require_equal(request, "model.n_layers", to.n_layers, from.n_layers);
-  require_equal(request, "model.attention.position", to.attention.position.name(), from.attention.position.name());
   require_same_tokenizer(request, source);
-  const bool splits = splits_mlp(from.mlp, to.mlp);
-  if (to.mlp.kind != from.mlp.kind && !splits) {
-    user_error("convert: {}: model.mlp.kind is {}, but {} has {}; an MLP stays as it is or becomes experts", request.to,
-               config::name_of(to.mlp.kind), request.source, config::name_of(from.mlp.kind));
+  std::vector<config::ModelOptions> layers;
+  bool all = true, changed = false;
+  for (std::int64_t layer = 0; layer < from.n_layers; ++layer) {
+    config::ModelOptions own = from.of_layer(layer);
+    if (wants(request, layer)) {
+      ConvertRequest named = request;
+      if (!from.layers.empty() || !to.layers.empty()) {
+        named.to += fmt::format(": layer {}", layer);
+      }
+      config::ModelOptions result = converted_layer(named, own, to.of_layer(layer), notes);
+      changed = changed || changes_attention(own, result) || splits_mlp(own.mlp, result.mlp);
+      own = std::move(result);
+    }
+    all = all && wants(request, layer);
+    layers.push_back(std::move(own));
   }
-  if (to.attention.composition->maps_per_head(to.attention) > 1) {
-    user_error(
-        "convert: {}: model.attention.composition is {}, whose heads have several attention matrices; the heads of a "
-        "dense model have one, so train this model from scratch",
-        request.to, to.attention.composition.name());
+  if (!changed) {
+    return source;
   }
   config::Config result = source;
-  result.model.attention = attention_options(from.attention, to.attention);
-  if (splits) {
-    result.model.mlp = expert_options(request, from.mlp);
+  if (all) {  // the layers that the target names refer to its own settings
+    result.model.attention = attention_options(from.attention, to.attention);
+    result.model.mlp = splits_mlp(from.mlp, to.mlp) ? layers.front().mlp : from.mlp;
   }
-  const auto before = config::flatten(request.target), after = config::flatten(result);
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    const bool converted =
-        before[i].first.starts_with("model.attention.") || (splits && before[i].first.starts_with("model.mlp."));
-    if (converted && before[i].second != after[i].second) {
-      notes.push_back(fmt::format("{} is {}, as the kept weights need it, instead of {}", before[i].first,
-                                  after[i].second, before[i].second));
-    }
-  }
-  if (from.attention.position == "alibi" && result.model.attention.computed_heads() != from.attention.n_heads) {
-    notes.push_back(fmt::format("the biases of alibi are those of {} heads instead of the kept heads' own",
-                                result.model.attention.computed_heads()));
-  }
+  result = with_layers(std::move(result), layers);
   config::check(result, request.to);
-  check_key_heads(request, from.attention, result.model.attention);
   return result;
 }
 

@@ -251,32 +251,48 @@ TEST_F(ConvertTest, ConvertsTheNamedLayersOnly) {
   expect_refused(r, "--layers");
 }
 
-TEST_F(ConvertTest, SelectedLayersStayWithinTheBudget) {
-  train(dense());
-  ConvertRequest r = request([](Attention& a) { a.n_heads = 1; });
-  r.choose_layers = true;
-  r.budget = 0.0;
-  const Conversion none = convert(r);
-  ASSERT_EQ(none.layer_losses.size(), 2U);
-  EXPECT_LE(none.loss_after, none.loss_before);
-  r.budget = 100.0;
-  EXPECT_EQ(convert(r).converted, (std::vector<std::int64_t>{0, 1}));
-}
-
-// Layer 2 costs least and goes first; with layer 0 the sum of both stays within the budget, with layer 1 it does not.
-TEST(ChooseLayersTest, TakesTheCheapestWhileTheSumFits) {
-  const double alone[] = {0.02, 0.05, 0.01};
-  std::vector<LayerLoss> measured;
-  const auto loss = [&](const Layers& layers) {
-    double sum = 3.0;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      sum += layers[i] ? alone[i] : 0.0;
-    }
-    return sum;
+// Layer 1 has another kind of heads in the source, in the target, or in both.
+TEST_F(ConvertTest, LayersMayDiffer) {
+  const auto layers = [](const std::string& first, const std::string& second) {
+    const auto entry = [](const std::string& projection) {
+      config::LayerOptions::Keys keys = {{"projection", '"' + projection + '"'}};
+      if (projection == "experts") {
+        keys.insert({{"n_heads", "2"}, {"d_head", "8"}, {"n_experts", "2"}, {"top_k", "1"}});
+      }
+      return config::LayerOptions{.repeat = 1, .attention = keys, .mlp = {}};
+    };
+    return std::vector<config::LayerOptions>{entry(first), entry(second)};
   };
-  EXPECT_EQ(choose_layers(3, 0.04, loss, measured), (Layers{true, false, true}));
-  ASSERT_EQ(measured.size(), 3U);
-  EXPECT_NEAR(measured[1].added, 0.05, 1e-12);
+  config::Config source = dense();
+  source.model.layers = layers("dense", "experts");
+  train(source);
+  const auto converted = [&](const std::vector<config::LayerOptions>& to, const auto& change) {
+    ConvertRequest r = request(change);
+    r.target.model.layers = to;
+    return convert(r);
+  };
+  const auto nothing = [](Attention&) {};
+  const at::Tensor expected = logits((folder_ / "dense").string());
+  const auto difference = [&] {
+    return (logits((folder_ / "converted.safetensors").string()) - expected).abs().max().item<double>();
+  };
+  EXPECT_TRUE(converted(source.model.layers, nothing).exact);
+  EXPECT_EQ(difference(), 0.0);
+  // Gates and compositions start exactly on heads of any kind.
+  EXPECT_TRUE(converted(source.model.layers, [](Attention& a) { a.gate_output = "head"; }).exact);
+  EXPECT_LT(difference(), 1e-4);
+  EXPECT_TRUE(converted(source.model.layers, [](Attention& a) { a.composition = "dynamic"; }).exact);
+  EXPECT_LT(difference(), 1e-4);
+  // SwitchHead gives its maps to dense heads; dense heads become SwitchHead.
+  for (const char* second : {"experts", "dense"}) {
+    std::vector<config::LayerOptions> narrow = layers("experts", second);
+    narrow[1].attention.insert({{"n_heads", "2"}, {"d_head", "8"}});
+    const Conversion made = converted(narrow, nothing);
+    EXPECT_FALSE(made.exact);
+    EXPECT_EQ(made.layers.size(), second == std::string("experts") ? 1U : 2U);
+    EXPECT_LT(made.loss_after, made.loss_before + 1.0);
+    EXPECT_EQ(store::read_checkpoint(folder_ / "converted.safetensors").config.model.of_layer(0).attention.n_heads, 2);
+  }
 }
 
 // With all heads and the full rank, nothing limits the closed form but the ridge, and it is the least-squares solution.
@@ -417,11 +433,6 @@ TEST_F(ConvertTest, RefusesWhatCannotBeConverted) {
                    a.d_head = 26;
                  }),
                  "d_head");
-  convert(request([](Attention& a) { a.composition = "dynamic"; }));
-  ConvertRequest again = request([](Attention& a) { a.n_heads = 2; });
-  again.source = (folder_ / "converted.safetensors").string();
-  again.out = folder_ / "again.safetensors";
-  expect_refused(again, "composition");
 }
 
 }  // namespace

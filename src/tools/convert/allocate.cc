@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <limits>
+
+#include "foundation/core/text/format.h"
+#include "headroom/core/error.h"
+#include "heads.h"
+
+namespace headroom::convert {
+
+std::vector<Limit> parse_budget(const std::string& text) {
+  std::vector<Limit> limits;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin), key = part.substr(0, part.find('='));
+    begin = end + 1;
+    if (std::find(std::begin(kBudgetKeys), std::end(kBudgetKeys), key) == std::end(kBudgetKeys)) {
+      user_error("convert: --budget: must be macs, kv_cache, step_time or loss with a value, such as macs=0.5, got {}",
+                 part);
+    }
+    const auto value = as_number(std::string_view(part).substr(std::min(part.size(), key.size() + 1)));
+    if (!value || !(*value > 0.0 && *value <= 1.0)) {
+      user_error("convert: --budget: {} must be above 0 and at most 1, got {}", key, part);
+    }
+    if (std::any_of(limits.begin(), limits.end(), [&](const Limit& other) { return other.key == key; })) {
+      user_error("convert: --budget: {} is given twice", key);
+    }
+    limits.push_back({key, *value});
+  }
+  return limits;
+}
+
+namespace {
+
+// The values of a choice for the first layers.
+struct Partial {
+  std::vector<double> values;
+  std::size_t before = 0;  // the choice for the layers before
+  std::size_t option = 0;
+};
+
+// Removes those that another one equals or beats in every value.
+std::vector<Partial> best_of(std::vector<Partial> all) {
+  std::stable_sort(all.begin(), all.end(), [](const Partial& a, const Partial& b) { return a.values < b.values; });
+  std::vector<Partial> best;
+  for (Partial& next : all) {
+    // Of two values, the second falls while the first rises, so the newest is the only one that can be better.
+    const std::ptrdiff_t compared =
+        next.values.size() == 2 ? std::min<std::ptrdiff_t>(1, std::ssize(best)) : std::ssize(best);
+    const bool beaten = std::any_of(best.rbegin(), best.rbegin() + compared, [&](const Partial& other) {
+      return std::equal(other.values.begin(), other.values.end(), next.values.begin(), std::less_equal<>());
+    });
+    if (!beaten) {
+      best.push_back(std::move(next));
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerValues>& options,
+                                                 const std::vector<double>& limits, std::size_t minimise) {
+  const std::size_t n = limits.size();
+  // The least sums of the layers that follow each layer, which every choice for it must leave room for.
+  std::vector<std::vector<double>> rest(options.size() + 1, std::vector<double>(n, 0.0));
+  for (std::size_t layer = options.size(); layer-- > 0;) {
+    for (std::size_t i = 0; i < n; ++i) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const std::vector<double>& values : options[layer]) {
+        least = std::min(least, values[i]);
+      }
+      rest[layer][i] = rest[layer + 1][i] + least;
+    }
+  }
+  std::vector<std::vector<Partial>> best = {{{.values = std::vector<double>(n, 0.0)}}};
+  for (std::size_t layer = 0; layer < options.size(); ++layer) {
+    std::vector<Partial> next;
+    for (std::size_t before = 0; before < best.back().size(); ++before) {
+      for (std::size_t option = 0; option < options[layer].size(); ++option) {
+        std::vector<double> sum = best.back()[before].values;
+        bool fits = true;
+        for (std::size_t i = 0; i < n; ++i) {
+          sum[i] += options[layer][option][i];
+          fits = fits && sum[i] + rest[layer + 1][i] <= limits[i];
+        }
+        if (fits) {
+          next.push_back({.values = std::move(sum), .before = before, .option = option});
+        }
+      }
+    }
+    best.push_back(best_of(std::move(next)));
+  }
+  if (best.back().empty()) {
+    return std::nullopt;
+  }
+  const auto least = std::min_element(best.back().begin(), best.back().end(), [&](const Partial& a, const Partial& b) {
+    return a.values[minimise] < b.values[minimise];
+  });
+  std::size_t at = static_cast<std::size_t>(least - best.back().begin());
+  std::vector<std::size_t> chosen(options.size());
+  for (std::size_t layer = options.size(); layer-- > 0;) {
+    chosen[layer] = best[layer + 1][at].option;
+    at = best[layer + 1][at].before;
+  }
+  return chosen;
+}
+
+}  // namespace headroom::convert

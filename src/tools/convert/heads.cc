@@ -1,0 +1,250 @@
+#include "heads.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "foundation/core/machine/log.h"
+#include "foundation/core/transformed.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "heads_table.h"
+
+namespace headroom::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kMostError = 0.2;   // of the predicted sum of losses, relative; beyond it, pairs are measured
+constexpr double kLeastLoss = 1e-3;  // nats that are not worth a correction
+constexpr int kCurvePoints = 40;     // budgets of the page's curve
+
+using Rows = std::vector<std::vector<HeadsRow>>;
+
+class Search {
+ public:
+  explicit Search(const HeadsRequest& request) : request_(request), table_(request) {}
+
+  HeadsResult run() {
+    HeadsResult result{.costs = table_.cost_names()};
+    const RowOfLayer chosen = keeps_source() ? RowOfLayer(table_.rows().size(), 0) : corrected(result);
+    result.chosen = described(chosen);
+    ConvertRequest request = table_.request_for(chosen);
+    request.out = request_.convert.out;
+    result.config = table_.config_of(request);
+    result.conversion = convert(request);
+    add_uniform(result);
+    add_curve(result);
+    return result;
+  }
+
+ private:
+  std::optional<double> limit_of(const std::string& key) const {
+    const auto found = std::ranges::find(request_.budget, key, &Limit::key);
+    return found == request_.budget.end() ? std::nullopt : std::optional(found->value);
+  }
+  bool keeps_source() const {
+    return !limit_of("loss") &&
+           std::ranges::all_of(request_.budget, [](const Limit& limit) { return limit.value == 1.0; });
+  }
+  // The limits of the loss and of each cost, as sums over the layers.
+  std::vector<double> limits() const;
+  std::optional<RowOfLayer> allocated(const Rows& rows, const std::vector<double>& limits, std::size_t minimise) const;
+  RowOfLayer choose(const Rows& rows) const;
+  // The choice by the losses of single layers or, if these do not add up, by those of pairs.
+  RowOfLayer corrected(HeadsResult& result) const;
+  // The rows with the losses of the layers of `choice` multiplied by what they add in pairs, relative to alone.
+  Rows with_pairs(const RowOfLayer& choice) const;
+  HeadsChoice described(const RowOfLayer& choice) const;
+  std::vector<RowOfLayer> uniform_choices() const;
+  void add_uniform(HeadsResult& result) const;
+  void add_curve(HeadsResult& result) const;
+
+  const HeadsRequest& request_;
+  HeadsTable table_;
+};
+
+std::vector<double> Search::limits() const {
+  std::vector<double> limits = {limit_of("loss").value_or(std::numeric_limits<double>::infinity())};
+  for (std::size_t i = 0; i < table_.cost_names().size(); ++i) {
+    const std::optional<double> share = limit_of(table_.cost_names()[i]);
+    limits.push_back(share ? *share * table_.totals()[i] * (1.0 + 1e-9) - table_.fixed()[i]
+                           : std::numeric_limits<double>::infinity());
+  }
+  return limits;
+}
+
+std::optional<RowOfLayer> Search::allocated(const Rows& rows, const std::vector<double>& limits,
+                                            std::size_t minimise) const {
+  std::vector<LayerValues> options;
+  for (const std::vector<HeadsRow>& layer : rows) {
+    LayerValues& of = options.emplace_back();
+    for (const HeadsRow& row : layer) {
+      of.push_back({row.loss});
+      of.back().insert(of.back().end(), row.costs.begin(), row.costs.end());
+    }
+  }
+  return allocate(options, limits, minimise);
+}
+
+// Without a limit of the loss, the least loss; else the least of the first cost.
+RowOfLayer Search::choose(const Rows& rows) const {
+  if (const auto chosen = allocated(rows, limits(), limit_of("loss") ? 1 : 0)) {
+    return *chosen;
+  }
+  const std::vector<double> none(table_.cost_names().size() + 1, std::numeric_limits<double>::infinity());
+  std::string least;
+  for (std::size_t i = 0; i < table_.cost_names().size(); ++i) {
+    least += fmt::format("{}{}={:.3g}", i == 0 ? "" : ", ", table_.cost_names()[i],
+                         described(*allocated(rows, none, i + 1)).shares[i]);
+  }
+  user_error("convert: --budget: no choice of heads meets all limits; the least possible is {}", least);
+}
+
+RowOfLayer Search::corrected(HeadsResult& result) const {
+  const RowOfLayer choice = choose(table_.rows());
+  const double predicted = described(choice).predicted;
+  result.measured = table_.added(choice);
+  if (std::abs(result.measured - predicted) <= std::max(kMostError * predicted, kLeastLoss)) {
+    return choice;
+  }
+  const RowOfLayer again = choose(with_pairs(choice));
+  if (again == choice) {
+    return choice;
+  }
+  const double measured = table_.added(again);
+  if (!limit_of("loss") && measured >= result.measured) {
+    return choice;
+  }
+  result.corrected = true;
+  result.measured = measured;
+  return again;
+}
+
+Rows Search::with_pairs(const RowOfLayer& choice) const {
+  std::vector<std::size_t> changed;
+  for (std::size_t layer = 0; layer < choice.size(); ++layer) {
+    if (choice[layer] > 0) {
+      changed.push_back(layer);
+    }
+  }
+  std::vector<double> together(choice.size(), 0.0);  // what pairs add beyond the sum; half belongs to either layer
+  Progress progress("convert: pairs of layers", std::ssize(changed) * (std::ssize(changed) - 1) / 2, "pair");
+  std::int64_t done = 0;
+  for (std::size_t a = 0; a < changed.size(); ++a) {
+    for (std::size_t b = a + 1; b < changed.size(); ++b) {
+      RowOfLayer pair(choice.size(), 0);
+      pair[changed[a]] = choice[changed[a]];
+      pair[changed[b]] = choice[changed[b]];
+      const double half = 0.5 * (table_.added(pair) - described(pair).predicted);
+      together[changed[a]] += half;
+      together[changed[b]] += half;
+      progress.update(++done);
+    }
+  }
+  Rows rows = table_.rows();
+  for (const std::size_t layer : changed) {
+    const double alone = std::max(rows[layer][choice[layer]].loss, kLeastLoss);
+    for (HeadsRow& row : rows[layer]) {
+      row.loss *= std::clamp((alone + together[layer]) / alone, 0.1, 10.0);
+    }
+  }
+  return rows;
+}
+
+HeadsChoice Search::described(const RowOfLayer& choice) const {
+  HeadsChoice described;
+  described.shares = table_.fixed();
+  for (std::size_t layer = 0; layer < choice.size(); ++layer) {
+    const HeadsRow& own = table_.row(choice, layer);
+    const HeadsRow& source = table_.rows()[layer].front();
+    LayerChoice of{.heads = own.heads, .loss = own.loss, .shares = {}};
+    for (std::size_t i = 0; i < own.costs.size(); ++i) {
+      of.shares.push_back(source.costs[i] > 0.0 ? own.costs[i] / source.costs[i] : 1.0);
+      described.shares[i] += own.costs[i];
+    }
+    described.predicted += own.loss;
+    described.layers.push_back(std::move(of));
+  }
+  for (std::size_t i = 0; i < described.shares.size(); ++i) {
+    described.shares[i] /= table_.totals()[i];
+  }
+  return described;
+}
+
+// The choices in which all layers have the same heads.
+std::vector<RowOfLayer> Search::uniform_choices() const {
+  std::vector<RowOfLayer> all;
+  for (const HeadsRow& first : table_.rows().front()) {
+    RowOfLayer choice;
+    for (const std::vector<HeadsRow>& rows : table_.rows()) {
+      if (const auto same = std::ranges::find(rows, first.heads, &HeadsRow::heads); same != rows.end()) {
+        choice.push_back(static_cast<std::size_t>(same - rows.begin()));
+      }
+    }
+    if (choice.size() == table_.rows().size()) {
+      all.push_back(std::move(choice));
+    }
+  }
+  return all;
+}
+
+void Search::add_uniform(HeadsResult& result) const {
+  std::optional<RowOfLayer> best;
+  for (const RowOfLayer& choice : uniform_choices()) {
+    HeadsChoice own = described(choice);
+    bool fits = true;
+    for (std::size_t i = 0; i < own.shares.size(); ++i) {
+      fits = fits && own.shares[i] <= limit_of(result.costs[i]).value_or(result.chosen.shares[i]) + 1e-9;
+    }
+    if (fits && (!best || own.predicted < result.uniform->predicted)) {
+      best = choice;
+      result.uniform = own;
+    }
+    result.uniforms.push_back(std::move(own));
+  }
+  std::ranges::sort(result.uniforms, {}, [](const HeadsChoice& of) { return of.shares.front(); });
+  if (!best) {
+    return;
+  }
+  const std::string name = name_of(result.uniform->layers.front().heads);
+  const fs::path file = table_.cache() / fmt::format("{}, {} steps.json", name, request_.convert.joint_steps);
+  if (!fs::exists(file)) {
+    log_info("convert: all layers with {} heads, for comparison", name);
+    write_text_file(file, Json(convert(table_.request_for(*best)).loss_after).dump());
+  }
+  result.uniform_loss = Json::parse(read_text_file(file)).get<double>();
+}
+
+void Search::add_curve(HeadsResult& result) const {
+  for (int i = 1; i <= kCurvePoints; ++i) {
+    std::vector<double> limit(table_.cost_names().size() + 1, std::numeric_limits<double>::infinity());
+    limit[1] = table_.totals().front() * i / kCurvePoints - table_.fixed().front();
+    if (const auto choice = allocated(table_.rows(), limit, 0)) {
+      result.curve.push_back(described(*choice));
+    }
+  }
+}
+
+}  // namespace
+
+std::string name_of(const Heads& heads) {
+  if (heads.experts > 0) {
+    return fmt::format("{} x {} experts", heads.heads, heads.experts);
+  }
+  return heads.kv_heads == heads.heads ? fmt::format("{}", heads.heads)
+                                       : fmt::format("{}, {} keys", heads.heads, heads.kv_heads);
+}
+
+HeadsResult choose_heads_by_layer(const HeadsRequest& request) {
+  if (!request.convert.out.empty()) {
+    require_writable(request.convert.out, "convert: --out");
+  }
+  return Search(request).run();
+}
+
+}  // namespace headroom::convert

@@ -1,0 +1,90 @@
+// Decides how many heads each layer of a dense model needs, within a budget: `headroom convert --heads auto`.
+//
+// Each layer is converted alone to each number of heads, and the loss that this adds is measured. If these losses add
+// up, the best choice under the budget is found exactly. docs/heads.md has what it gives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/config/config.h"
+#include "headroom/core/json.h"
+#include "tools/convert/convert.h"
+
+namespace headroom::convert {
+
+// What a budget may limit. Costs are shares of the source's: `macs` multiply-accumulates of attention as executed,
+// `kv_cache` elements of the full KV cache, `step_time` seconds of a training step. `loss`: added nats.
+inline constexpr std::string_view kBudgetKeys[] = {"macs", "kv_cache", "step_time", "loss"};
+struct Limit {
+  std::string key;
+  double value = 1.0;
+};
+// Parses "macs=0.5,kv_cache=0.25". Throws UserError for an unknown or repeated key and for values outside (0, 1].
+std::vector<Limit> parse_budget(const std::string& text);
+
+// Chooses one option per layer: the sum of values[minimise] over the layers is least while the sum of each values[i]
+// is at most limits[i]. Exact: partial choices are discarded only if another one is at least as good in all values.
+// options[layer][option] are the values. nullopt if no choice satisfies the limits.
+using LayerValues = std::vector<std::vector<double>>;
+std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerValues>& options,
+                                                 const std::vector<double>& limits, std::size_t minimise);
+
+// A way to convert the attention of a layer.
+struct Heads {
+  std::int64_t heads = 0, kv_heads = 0;
+  std::int64_t experts = 0;  // of SwitchHead; 0: dense heads
+  friend bool operator==(const Heads&, const Heads&) = default;
+};
+// "4", "8, 2 keys", "2 x 4 experts".
+std::string name_of(const Heads& heads);
+
+struct LayerChoice {
+  Heads heads;
+  double loss = 0.0;           // nats that this layer adds alone, before all layers are fitted together
+  std::vector<double> shares;  // of the layer's cost in the source, in the order of HeadsResult::costs
+};
+
+// A choice for all layers, and the loss that it adds as predicted: the sum of the layers' losses.
+struct HeadsChoice {
+  std::vector<LayerChoice> layers;
+  std::vector<double> shares;  // of the source's costs
+  double predicted = 0.0;
+};
+
+struct HeadsResult {
+  std::vector<std::string> costs;  // the budget's keys except the loss, or "macs"
+  HeadsChoice chosen;
+  double measured = 0.0;               // added by the chosen layers before they are fitted together
+  bool corrected = false;              // by losses of pairs of layers
+  Conversion conversion;               // the result
+  config::Config config;               // of the result
+  std::optional<HeadsChoice> uniform;  // the best choice with equal layers and at most the same costs
+  double uniform_loss = 0.0;           // of that conversion on held-out tokens
+  // For the page: choices for budgets of the first cost, and all uniform ones, by ascending cost.
+  std::vector<HeadsChoice> curve, uniforms;
+};
+
+struct HeadsRequest {
+  ConvertRequest convert;  // `to` and `target` are set here
+  std::vector<Limit> budget;
+  std::int64_t experts = 0;  // above 0: SwitchHead with so many experts is a candidate, too
+};
+
+// Writes the checkpoint request.convert.out. The measured losses and the fitted layers are cached, so that another
+// budget needs no measurement. Throws what convert::convert() throws, and UserError for a budget that cannot be met.
+HeadsResult choose_heads_by_layer(const HeadsRequest& request);
+
+// `loss_before`, `loss_after`, `heads` and `kv_heads` (by layer), `predicted`, `measured`, `corrected`, `costs` (shares
+// of the source's), `layers` (`layer`, `heads`, `kv_heads`, `experts`, `loss`, `costs`), `uniform` (`heads`,
+// `kv_heads`, `experts`, `loss_after`, `costs`; null if there is none), `parameters`.
+Json to_json(const HeadsResult& result);
+std::string to_text(const HeadsResult& result);
+// An HTML page: the heads of each layer as bars, and the loss against the budget.
+std::string to_page(const HeadsResult& result, const HeadsRequest& request);
+
+}  // namespace headroom::convert

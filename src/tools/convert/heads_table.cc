@@ -1,0 +1,286 @@
+#include "heads_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+
+#include "foundation/core/machine/log.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/safetensors.h"
+#include "headroom/models/model.h"
+#include "training/cost/cost.h"
+#include "training/train/step/state.h"
+
+namespace headroom::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTable = "headroom.heads.1";  // format of the cached table
+constexpr double kShortFit = 1.0 / 3.0;                  // of the steps with which `convert` fits a layer
+constexpr double kTimeUnits = 1000;  // measured times are rounded to this part of the step, which limits the choices
+
+Heads heads_of(const config::AttentionOptions& a) {
+  return {.heads = a.n_heads, .kv_heads = a.computed_kv_heads(), .experts = 0};
+}
+
+// The source's heads first, then fewer or none. Layers that are not dense stay as they are.
+std::vector<Heads> candidates(const config::AttentionOptions& from, std::int64_t experts) {
+  std::vector<Heads> all = {heads_of(from)};
+  if (from.n_heads == 0 || from.projection != "dense" || from.score != "dot" || from.composition != "none") {
+    return all;
+  }
+  all.push_back({.heads = 0, .kv_heads = 0, .experts = 0});
+  for (std::int64_t keys = 1; keys < from.kv_heads(); keys *= 2) {
+    if (from.kv_heads() % keys == 0) {
+      all.push_back({.heads = from.n_heads, .kv_heads = keys});
+    }
+  }
+  for (std::int64_t heads = 1; heads < from.n_heads; heads *= 2) {
+    all.push_back({.heads = heads, .kv_heads = heads});
+    if (experts > 0) {
+      all.push_back({.heads = heads, .kv_heads = heads, .experts = experts});
+    }
+  }
+  return all;
+}
+
+config::ModelOptions with_heads(config::ModelOptions layer, const Heads& heads) {
+  config::AttentionOptions& a = layer.attention;
+  if (heads == heads_of(a)) {
+    return layer;
+  }
+  a.n_heads = heads.heads;
+  a.n_kv_heads = heads.kv_heads == heads.heads ? 0 : heads.kv_heads;
+  if (heads.experts > 0) {
+    a.projection = "experts";
+    a.of<config::RoutingOptions>().n_experts = heads.experts;
+    a.of<config::RoutingOptions>().top_k = std::max<std::int64_t>(1, heads.experts / 2);
+  }
+  return layer;
+}
+
+// Reads or writes the rows of one layer.
+void save_rows(const std::vector<HeadsRow>& rows, const fs::path& file) {
+  SafetensorsWriter writer;
+  Json json = Json::array();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    json.push_back({rows[i].heads.heads, rows[i].heads.kv_heads, rows[i].heads.experts, rows[i].loss});
+    for (const auto& [name, tensor] : rows[i].fitted) {
+      const std::span<const float> values(tensor.const_data_ptr<float>(), static_cast<std::size_t>(tensor.numel()));
+      writer.add(fmt::format("{}.{}", i, name), DType::f32, tensor.sizes().vec(), std::as_bytes(values));
+    }
+  }
+  writer.set_metadata("rows", json.dump());
+  writer.write(file);
+}
+
+std::vector<HeadsRow> load_rows(const fs::path& file) {
+  const SafetensorsFile stored(file);
+  std::vector<HeadsRow> rows;
+  for (const Json& row : Json::parse(stored.metadata_at("rows"))) {
+    rows.push_back({.heads = {.heads = row.at(0), .kv_heads = row.at(1), .experts = row.at(2)}, .loss = row.at(3)});
+  }
+  for (const auto& [name, tensor] : stored.tensors()) {
+    const std::size_t dot = name.find('.');
+    const at::Tensor values = at::empty(tensor.shape, at::kFloat);
+    std::copy(tensor.data.begin(), tensor.data.end(), reinterpret_cast<std::byte*>(values.mutable_data_ptr<float>()));
+    rows.at(std::stoul(name.substr(0, dot))).fitted[name.substr(dot + 1)] = values;
+  }
+  return rows;
+}
+
+// The least of a few times of a call, in seconds.
+double seconds_of(const std::function<void()>& call) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 7; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return least;
+}
+
+// The time of a forward and a backward pass of the only layer's attention on random inputs.
+double attention_seconds(const config::ModelOptions& layer, std::int64_t sequences) {
+  if (layer.attention.n_heads == 0) {
+    return 0.0;
+  }
+  const std::unique_ptr<models::Model> model = models::make_model(layer, 1);
+  std::vector<at::Tensor> parameters;
+  const nn::Attention attention = attention_of(*model, 0, parameters);
+  const at::Tensor x = at::randn({sequences, layer.context_length, layer.d_model}).requires_grad_();
+  return seconds_of([&] { attention({.x = x, .source = x}, {}).sum().backward(); });
+}
+
+// The time of a forward and a backward pass of a model.
+double step_seconds(const config::ModelOptions& options, const models::Batch& batch) {
+  const std::unique_ptr<models::Model> model = models::make_model(options, 1);
+  return seconds_of([&] {
+    models::Memory memory;
+    model->loss(batch, memory, {}).total().backward();
+  });
+}
+
+}  // namespace
+
+HeadsTable::HeadsTable(const HeadsRequest& request)
+    : request_(request),
+      opened_(store::open_model(request.convert.source,
+                                {.threads = request.convert.threads, .precision = config::Precision::fp32})),
+      convert_(request.convert) {
+  convert_.to = "--heads";
+  convert_.target = source();
+  convert_.fit_steps = std::llround(kShortFit * static_cast<double>(request.convert.fit_steps));
+  check_source(convert_, source().model);
+  store::require_finite(opened_.checkpoint, fmt::format("convert: {}", opened_.name));
+  batches_ = read_batches(convert_, source());
+  loss_before_ = loss_of(*opened_.model, batches_.held_out);
+  measure();
+  for (const Limit& limit : request.budget) {
+    if (limit.key != "loss") {
+      cost_names_.push_back(limit.key);
+    }
+  }
+  if (cost_names_.empty()) {
+    cost_names_.emplace_back("macs");
+  }
+  add_costs();
+}
+
+// The config of a choice, in which layers with the source's heads are the source's.
+ConvertRequest HeadsTable::request_for(const std::vector<Heads>& heads) const {
+  ConvertRequest request = convert_;
+  std::vector<config::ModelOptions> layers;
+  for (std::size_t layer = 0; layer < heads.size(); ++layer) {
+    layers.push_back(with_heads(source().model.of_layer(static_cast<std::int64_t>(layer)), heads[layer]));
+  }
+  request.target = with_layers(source(), layers);
+  return request;
+}
+
+ConvertRequest HeadsTable::request_for(const RowOfLayer& choice) const {
+  std::vector<Heads> heads;
+  for (std::size_t layer = 0; layer < choice.size(); ++layer) {
+    heads.push_back(row(choice, layer).heads);
+  }
+  ConvertRequest request = request_for(heads);
+  for (std::size_t layer = 0; layer < choice.size(); ++layer) {
+    request.fitted.insert(row(choice, layer).fitted.begin(), row(choice, layer).fitted.end());
+  }
+  return request;
+}
+
+config::Config HeadsTable::config_of(const ConvertRequest& request) const {
+  std::vector<std::string> notes;
+  return result_config(request, source(), notes);
+}
+
+std::unique_ptr<models::Model> HeadsTable::model_of(const ConvertRequest& request) const {
+  std::unique_ptr<models::Model> model = models::make_model(config_of(request).model, convert_.seed);
+  copy_rest(*opened_.model, *model);
+  const at::NoGradGuard guard;
+  for (const auto& [name, values] : request.fitted) {
+    model->parameters().at(name).copy_(values);
+  }
+  return model;
+}
+
+double HeadsTable::added(const RowOfLayer& choice) const {
+  return loss_of(*model_of(request_for(choice)), batches_.held_out) - loss_before_;
+}
+
+void HeadsTable::measure() {
+  const std::string key = fmt::format(
+      "{} {} {} {} {} {} {} {}", kTable, train::parameters_sha256(opened_.model->parameters()), batches_.data,
+      batches_.fit.size(), batches_.sequences, convert_.fit_steps, convert_.seed, request_.experts);
+  folder_ = convert_.cache / "heads" / sha256_of(key).substr(0, 16);
+  make_folder(folder_);
+  LayerConversion conversions(convert_, *opened_.model, batches_, /*several=*/true);
+  const std::int64_t n = source().model.n_layers;
+  Progress progress("convert: heads", n, "layer");
+  for (std::int64_t layer = 0; layer < n; ++layer) {
+    const fs::path file = folder_ / fmt::format("layer{}.safetensors", layer);
+    if (!fs::exists(file)) {
+      std::vector<HeadsRow> rows;
+      for (const Heads& heads : candidates(source().model.of_layer(layer).attention, request_.experts)) {
+        if (rows.empty()) {
+          rows.push_back({.heads = heads, .loss = 0.0, .fitted = {}, .costs = {}});
+        } else if (std::optional<HeadsRow> row = measured(conversions, heads, layer)) {
+          rows.push_back(std::move(*row));
+        }
+      }
+      save_rows(rows, file);
+    }
+    rows_.push_back(load_rows(file));
+    progress.update(layer + 1);
+  }
+}
+
+std::optional<HeadsRow> HeadsTable::measured(LayerConversion& conversions, const Heads& heads,
+                                             std::int64_t layer) const {
+  const FewerLines quiet;
+  std::vector<Heads> all;
+  for (std::int64_t other = 0; other < source().model.n_layers; ++other) {
+    all.push_back(other == layer ? heads : heads_of(source().model.of_layer(other).attention));
+  }
+  const ConvertRequest request = request_for(all);
+  try {
+    config_of(request);
+  } catch (const UserError&) {
+    return std::nullopt;  // other settings of the source exclude these heads
+  }
+  const std::unique_ptr<models::Model> model = model_of(request);
+  std::vector<LayerError> errors;
+  conversions.convert(*model, layer, errors);
+  HeadsRow row{.heads = heads, .loss = 0.0, .fitted = {}, .costs = {}};
+  for (const nn::Parameter& parameter : model->parameters().stored()) {
+    if (parameter.name.starts_with(fmt::format("layer{}.attention.", layer))) {
+      row.fitted[parameter.name] = parameter.tensor.detach().contiguous();
+    }
+  }
+  row.loss = std::max(0.0, loss_of(*model, batches_.held_out) - loss_before_);  // a gain is chance
+  return row;
+}
+
+double HeadsTable::cost(const std::string& name, const config::ModelOptions& layer, double step_seconds) const {
+  if (name == "macs") {
+    return static_cast<double>(cost::executed_cost(layer, 1).attention_macs);
+  }
+  return name == "kv_cache" ? static_cast<double>(cost::decoding_cache_elements(layer))
+                            : std::round(attention_seconds(layer, batches_.sequences) / step_seconds * kTimeUnits);
+}
+
+void HeadsTable::add_costs() {
+  for (const std::string& name : cost_names_) {
+    const double step = name == "step_time" ? step_seconds(source().model, batches_.fit.front()) : 0.0;
+    std::map<std::string, double> known;  // of layers with the same options
+    double total = 0.0;
+    for (std::size_t layer = 0; layer < rows_.size(); ++layer) {
+      const config::ModelOptions own = source().model.of_layer(static_cast<std::int64_t>(layer));
+      for (HeadsRow& row : rows_[layer]) {
+        config::ModelOptions only = with_heads(own, row.heads);
+        only.n_layers = 1;
+        const std::string key = fmt::format("{}", fmt::join(config::differing_keys(only.attention, {}), " "));
+        const auto found = known.find(key);
+        row.costs.push_back(found != known.end() ? found->second : cost(name, only, step));
+        known[key] = row.costs.back();
+      }
+      total += rows_[layer].front().costs.back();
+    }
+    fixed_.push_back(name == "step_time" ? std::max(0.0, kTimeUnits - total) : 0.0);
+    totals_.push_back(total + fixed_.back());
+  }
+}
+
+}  // namespace headroom::convert

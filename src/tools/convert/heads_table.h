@@ -1,0 +1,73 @@
+// The measurements behind convert::choose_heads_by_layer(): what each layer loses and costs with fewer heads.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "activations.h"
+#include "headroom/store/open_model.h"
+#include "heads.h"
+#include "layer_conversion.h"
+
+namespace headroom::convert {
+
+// A layer converted alone to some heads.
+struct HeadsRow {
+  Heads heads;
+  double loss = 0.0;                         // that it adds on held-out tokens; not below 0
+  std::map<std::string, at::Tensor> fitted;  // its parameters
+  std::vector<double> costs;                 // see HeadsTable::cost_names()
+};
+using RowOfLayer = std::vector<std::size_t>;  // the row of each layer
+
+class HeadsTable {
+ public:
+  // Measures all rows, or reads them from the cache. `request` must outlive the object.
+  explicit HeadsTable(const HeadsRequest& request);
+
+  // By layer; the first row is the source's layer, and the only one of a layer that is not dense.
+  const std::vector<std::vector<HeadsRow>>& rows() const { return rows_; }
+  const HeadsRow& row(const RowOfLayer& choice, std::size_t layer) const { return rows_[layer][choice[layer]]; }
+  // The keys of the budget except the loss; without any, "macs".
+  const std::vector<std::string>& cost_names() const { return cost_names_; }
+  // The costs of the source: of all layers, and for step_time also of the rest of a step.
+  const std::vector<double>& totals() const { return totals_; }
+  const std::vector<double>& fixed() const { return fixed_; }  // the costs outside of the layers
+
+  // The request for the conversion to a choice, whose layers are fitted already.
+  ConvertRequest request_for(const RowOfLayer& choice) const;
+  config::Config config_of(const ConvertRequest& request) const;
+  // The loss that a choice adds before its layers are fitted together.
+  double added(const RowOfLayer& choice) const;
+  const std::filesystem::path& cache() const { return folder_; }  // of this source, data and fit
+
+ private:
+  const config::Config& source() const { return opened_.config(); }
+  ConvertRequest request_for(const std::vector<Heads>& heads) const;
+  std::unique_ptr<models::Model> model_of(const ConvertRequest& request) const;
+  void measure();
+  // nullopt if no config allows these heads.
+  std::optional<HeadsRow> measured(LayerConversion& conversions, const Heads& heads, std::int64_t layer) const;
+  void add_costs();
+  double cost(const std::string& name, const config::ModelOptions& layer, double step_seconds) const;
+
+  const HeadsRequest& request_;
+  store::OpenedModel opened_;
+  ConvertRequest convert_;
+  Batches batches_;
+  double loss_before_ = 0.0;
+  std::filesystem::path folder_;
+  std::vector<std::vector<HeadsRow>> rows_;
+  std::vector<std::string> cost_names_;
+  std::vector<double> totals_, fixed_;
+};
+
+}  // namespace headroom::convert

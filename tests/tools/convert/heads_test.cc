@@ -1,0 +1,179 @@
+// The heads of each layer under a budget.
+#include "tools/convert/heads.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+
+#include "conversion.h"
+#include "headroom/core/files.h"
+#include "training/cost/cost.h"
+
+namespace headroom::convert {
+namespace {
+
+using Chosen = std::vector<std::size_t>;
+
+double sum_of(const std::vector<LayerValues>& options, const Chosen& chosen, std::size_t value) {
+  double sum = 0.0;
+  for (std::size_t layer = 0; layer < options.size(); ++layer) {
+    sum += options[layer][chosen[layer]][value];
+  }
+  return sum;
+}
+
+// Calls visit() with each choice.
+void for_each_choice(const std::vector<LayerValues>& options, const std::function<void(const Chosen&)>& visit) {
+  Chosen chosen(options.size(), 0);
+  for (bool more = true; more;) {
+    visit(chosen);
+    more = false;
+    for (std::size_t layer = 0; layer < options.size() && !more; ++layer) {
+      more = ++chosen[layer] < options[layer].size();
+      chosen[layer] = more ? chosen[layer] : 0;
+    }
+  }
+}
+
+// Six layers of five options with random values, the first of any sign; limits from impossible to loose.
+TEST(AllocateTest, FindsWhatTryingAllChoicesFinds) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> uniform(0.0, 1.0);
+  int met = 0;
+  for (int round = 0; round < 40; ++round) {
+    const std::size_t n = 2 + static_cast<std::size_t>(round % 2);
+    std::vector<LayerValues> options(6, LayerValues(5, std::vector<double>(n)));
+    for (LayerValues& layer : options) {
+      for (std::vector<double>& values : layer) {
+        values[0] = uniform(random) - 0.2;
+        for (std::size_t i = 1; i < n; ++i) {
+          values[i] = std::floor(8.0 * uniform(random));
+        }
+      }
+    }
+    std::vector<double> limits(n, 6.0 * 8.0 * uniform(random));
+    const std::size_t minimise = static_cast<std::size_t>(round) / 20;
+    limits[0] = minimise == 0 ? std::numeric_limits<double>::infinity() : 2.0 * uniform(random);
+    double least = std::numeric_limits<double>::infinity();
+    for_each_choice(options, [&](const Chosen& chosen) {
+      bool fits = true;
+      for (std::size_t i = 0; i < n; ++i) {
+        fits = fits && sum_of(options, chosen, i) <= limits[i];
+      }
+      least = fits ? std::min(least, sum_of(options, chosen, minimise)) : least;
+    });
+    const auto found = allocate(options, limits, minimise);
+    ASSERT_EQ(found.has_value(), std::isfinite(least)) << round;
+    if (found) {
+      ++met;
+      EXPECT_NEAR(sum_of(options, *found, minimise), least, 1e-12) << round;
+      for (std::size_t i = 0; i < n; ++i) {
+        EXPECT_LE(sum_of(options, *found, i), limits[i]) << round;
+      }
+    }
+  }
+  EXPECT_GT(met, 20);
+}
+
+TEST(BudgetTest, ReadsLimits) {
+  const std::vector<Limit> limits = parse_budget("macs=0.5,loss=1");
+  ASSERT_EQ(limits.size(), 2U);
+  EXPECT_EQ(limits[0].key, "macs");
+  EXPECT_EQ(limits[0].value, 0.5);
+  EXPECT_EQ(limits[1].value, 1.0);
+  for (const char* wrong : {"", "macs", "macs=", "macs=0", "macs=1.1", "macs=-1", "macs=nan", "flops=0.5",
+                            "macs=0.5,macs=0.6", "macs=0.5,"}) {
+    EXPECT_THROW(parse_budget(wrong), UserError) << wrong;
+  }
+}
+
+class HeadsTest : public ConvertTest {
+ protected:
+  HeadsRequest budget(const std::string& text) const {
+    HeadsRequest r{.convert = request([](config::AttentionOptions&) {}), .budget = parse_budget(text)};
+    r.convert.fit_steps = 30;
+    return r;
+  }
+  config::Config written() const { return store::read_checkpoint(folder_ / "converted.safetensors").config; }
+};
+
+TEST_F(HeadsTest, StayWithinEachBudget) {
+  train(dense());
+  const HeadsResult half = choose_heads_by_layer(budget("macs=0.5"));
+  ASSERT_EQ(half.chosen.layers.size(), 2U);
+  const auto macs = [](const config::Config& config) {
+    return static_cast<double>(cost::executed_cost(config.model, 1).attention_macs);
+  };
+  EXPECT_LE(macs(written()), 0.5 * macs(dense()));
+  EXPECT_NEAR(macs(written()) / macs(dense()), half.chosen.shares[0], 1e-9);
+  EXPECT_EQ(config::to_toml(half.config), config::to_toml(written()));
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    const LayerChoice& own = half.chosen.layers[static_cast<std::size_t>(layer)];
+    EXPECT_EQ(written().model.of_layer(layer).attention.n_heads, own.heads.heads);
+    EXPECT_GE(own.loss, 0.0);
+  }
+  ASSERT_TRUE(half.uniform);
+  EXPECT_LE(half.chosen.predicted, half.uniform->predicted);
+  EXPECT_LE(half.uniform->shares[0], 0.5);
+  EXPECT_LT(half.uniform_loss, 6.0);
+  // Another budget needs no measurement: the files of the layers stay as they are.
+  std::vector<fs::file_time_type> times;
+  const auto layer_files = [&] {
+    std::vector<fs::file_time_type> all;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_ / "cache" / "heads")) {
+      if (entry.path().filename().string().starts_with("layer")) {
+        all.push_back(entry.last_write_time());
+      }
+    }
+    return all;
+  };
+  const std::vector<fs::file_time_type> before = layer_files();
+  const HeadsResult both = choose_heads_by_layer(budget("kv_cache=0.25,macs=0.9"));
+  EXPECT_EQ(layer_files(), before);
+  EXPECT_EQ(before.size(), 2U);
+  EXPECT_EQ(cost::decoding_cache_elements(written().model) * 4, cost::decoding_cache_elements(dense().model));
+  EXPECT_LE(macs(written()), 0.9 * macs(dense()));
+  EXPECT_EQ(both.costs, (std::vector<std::string>{"kv_cache", "macs"}));
+  // The same request gives the same bytes.
+  const std::string bytes = read_text_file(folder_ / "converted.safetensors");
+  choose_heads_by_layer(budget("kv_cache=0.25,macs=0.9"));
+  EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), bytes);
+}
+
+TEST_F(HeadsTest, LossesAreLimitedToo) {
+  train(dense());
+  const HeadsResult little = choose_heads_by_layer(budget("loss=0.001")),
+                    much = choose_heads_by_layer(budget("loss=1"));
+  EXPECT_LE(little.chosen.predicted, 0.001);
+  EXPECT_LT(much.chosen.shares[0], little.chosen.shares[0] + 1e-9);
+  EXPECT_EQ(much.costs, std::vector<std::string>{"macs"});
+  EXPECT_THROW(choose_heads_by_layer(budget("macs=0.001")), UserError);
+}
+
+TEST_F(HeadsTest, StepsAreTimed) {
+  train(dense());
+  const HeadsResult result = choose_heads_by_layer(budget("step_time=1,kv_cache=0.5"));
+  ASSERT_EQ(result.chosen.shares.size(), 2U);
+  EXPECT_GT(result.chosen.shares[0], 0.0);
+  EXPECT_LE(result.chosen.shares[0], 1.0);
+}
+
+TEST_F(HeadsTest, AWholeBudgetKeepsTheSource) {
+  train(dense());
+  HeadsRequest whole = budget("macs=1,kv_cache=1");
+  whole.experts = 2;
+  const HeadsResult result = choose_heads_by_layer(whole);
+  EXPECT_EQ(result.conversion.loss_after, result.conversion.loss_before);
+  const auto source = store::read_checkpoint(store::find_checkpoint((folder_ / "dense").string()));
+  const auto same = store::read_checkpoint(whole.convert.out);
+  EXPECT_EQ(config::differing_keys(same.config.model, source.config.model), std::vector<std::string>());
+  for (const auto& [name, tensor] : same.tensors) {
+    EXPECT_TRUE(tensor.equal(source.tensors.at(name))) << name;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::convert
