@@ -59,7 +59,8 @@ def test_the_demo_compares_texts_and_lookups(headroom, tmp_path, counts_as_built
     assert [run["name"] for run in result["runs"]] == ["dense_h8", "dense_h2", "switchhead_h2"]
     (lookups,) = result["further"]
     assert {run["name"]: len(run["seeds"]) for run in lookups["runs"]} == {
-        "lookup_dense_h8": 3, "lookup_dense_h2": 3, "lookup_switchhead_h4": 3}
+        "lookup_dense_h8": 3, "lookup_dense_h4": 3, "lookup_dense_h2": 3, "lookup_switchhead_h4": 3}
+    assert lookups["runs"][-1]["attention_macs"] < 0.7 * lookups["runs"][0]["attention_macs"]
     page = (tmp_path / "demo" / "report.html").read_text()
     assert "lookup_switchhead_h4" in page
     again = json.loads(headroom("report", tmp_path / "demo", "--json").stdout)

@@ -95,8 +95,8 @@ struct NamedToken {
 std::vector<NamedToken> named_special_tokens(const std::filesystem::path& folder,
                                              const std::map<std::string, std::string>& defaults = {});
 
-// Returns the special tokens that transformers' class of the tokenizer in a folder has if no file names others. The class
-// is that of tokenizer_config.json or, without a name there, of the model in config.json; empty: not known.
+// Returns the special tokens that transformers' class of the tokenizer in a folder has if no file names others. The
+// class is that of tokenizer_config.json or, without a name there, of the model in config.json; empty: not known.
 std::map<std::string, std::string> default_tokens(const std::filesystem::path& folder);
 
 // Returns the tokens that tokenizer_config.json or, without added_tokens_decoder, added_tokens.json adds, by id.
