@@ -72,20 +72,6 @@ std::vector<at::Tensor> converted_parameters(const models::Model& source, const 
   return found;
 }
 
-// Returns whether the layer has been fitted before.
-bool copy_fitted(const ConvertRequest& request, const models::Model& target, std::int64_t layer) {
-  const at::NoGradGuard guard;
-  bool found = false;
-  for (nn::Parameter parameter : target.parameters().stored()) {
-    const auto fitted = request.fitted.find(parameter.name);
-    if (fitted != request.fitted.end() && parameter.name.starts_with(fmt::format("layer{}.", layer))) {
-      parameter.tensor.copy_(fitted->second);
-      found = true;
-    }
-  }
-  return found;
-}
-
 std::optional<FitErrors> joint_fit(const ConvertRequest& request, const models::Model& source,
                                    const models::Model& model, const std::vector<at::Tensor>& parameters,
                                    const Batches& batches) {
@@ -133,8 +119,7 @@ Conversion convert(const ConvertRequest& request) {
   for (std::int64_t layer = 0; layer < config.model.n_layers; ++layer) {
     if (wants(request, layer)) {
       conversion.converted.push_back(layer);
-      conversion.exact &= !request.random_attention && !copy_fitted(request, *target, layer) &&
-                          conversions.convert(*target, layer, conversion.layers);
+      conversion.exact &= !request.random_attention && conversions.convert(*target, layer, conversion.layers);
     }
   }
   if (!conversion.exact && !request.random_attention) {

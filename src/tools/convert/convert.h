@@ -5,11 +5,8 @@
 // procedure and what it gives.
 #pragma once
 
-#include <ATen/ATen.h>
-
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,14 +26,12 @@ struct ConvertRequest {
   std::int64_t fit_steps = 300;    // steps of fitting each layer; 0: closed form only
   std::int64_t joint_steps = 100;  // steps of fitting all converted layers together to the source's predictions
   std::vector<std::int64_t> layers;  // to convert, from 0; empty: all
-  // Parameters of layers that have been converted and fitted on their own before, by name.
-  std::map<std::string, at::Tensor> fitted;
-  bool random_attention = false;  // converted parts start from random parameters, for comparisons
-  std::int64_t threads = 0;       // 0: the source's number of threads
-  std::uint64_t seed = 1;         // of the new parameters and the order of the fit's batches
-  std::filesystem::path out;      // checkpoint to write; replaced only if it was written by convert. Empty: none
-  std::filesystem::path cache;    // prepared data
-  std::string command;            // recorded in the checkpoint
+  bool random_attention = false;     // converted parts start from random parameters, for comparisons
+  std::int64_t threads = 0;          // 0: the source's number of threads
+  std::uint64_t seed = 1;            // of the new parameters and the order of the fit's batches
+  std::filesystem::path out;         // checkpoint to write; replaced only if it was written by convert. Empty: none
+  std::filesystem::path cache;       // prepared data
+  std::string command;               // recorded in the checkpoint
 };
 
 // Squared error of the output of a layer's attention or MLP on held-out tokens, relative to the output's square.

@@ -212,7 +212,8 @@ void Search::add_uniform(HeadsResult& result) const {
     return;
   }
   const std::string name = name_of(result.uniform->layers.front().heads);
-  const fs::path file = table_.cache() / fmt::format("{}, {} steps.json", name, request_.convert.joint_steps);
+  const fs::path file = table_.cache() / fmt::format("{}, {} and {} steps.json", name, request_.convert.fit_steps,
+                                                     request_.convert.joint_steps);
   if (!fs::exists(file)) {
     log_info("convert: all layers with {} heads, for comparison", name);
     write_text_file(file, Json(convert(table_.request_for(*best)).loss_after).dump());

@@ -45,7 +45,7 @@ std::string name_of(const Heads& heads);
 
 struct LayerChoice {
   Heads heads;
-  double loss = 0.0;           // nats that this layer adds alone, before all layers are fitted together
+  double loss = 0.0;           // nats that this layer adds alone, after a short fit
   std::vector<double> shares;  // of the layer's cost in the source, in the order of HeadsResult::costs
 };
 
@@ -75,8 +75,8 @@ struct HeadsRequest {
   std::int64_t experts = 0;  // above 0: SwitchHead with so many experts is a candidate, too
 };
 
-// Writes the checkpoint request.convert.out. The measured losses and the fitted layers are cached, so that another
-// budget needs no measurement. Throws what convert::convert() throws, and UserError for a budget that cannot be met.
+// Writes the checkpoint request.convert.out. The measured losses are cached, so that another budget needs no
+// measurement. Throws what convert::convert() throws, and UserError for a budget that cannot be met.
 HeadsResult choose_heads_by_layer(const HeadsRequest& request);
 
 // `loss_before`, `loss_after`, `heads` and `kv_heads` (by layer), `predicted`, `measured`, `corrected`, `costs` (shares

@@ -85,7 +85,7 @@ std::string to_text(const HeadsResult& result) {
   }
   const Conversion& made = result.conversion;
   std::string text =
-      text_table(rows, {}) + fmt::format("added before all layers are fitted together: {} predicted, {} measured{}\n",
+      text_table(rows, {}) + fmt::format("added after a short fit: {} predicted, {} measured{}\n",
                                          format_decimal(result.chosen.predicted, 4), format_decimal(result.measured, 4),
                                          result.corrected ? ", chosen by the losses of pairs of layers" : "");
   const auto line = [&](const std::string& name, double loss, const std::vector<double>& shares) {

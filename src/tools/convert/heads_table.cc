@@ -141,6 +141,7 @@ HeadsTable::HeadsTable(const HeadsRequest& request)
       convert_(request.convert) {
   convert_.to = "--heads";
   convert_.target = source();
+  convert_.out.clear();
   convert_.fit_steps = std::llround(kShortFit * static_cast<double>(request.convert.fit_steps));
   check_source(convert_, source().model);
   store::require_finite(opened_.checkpoint, fmt::format("convert: {}", opened_.name));
@@ -175,9 +176,7 @@ ConvertRequest HeadsTable::request_for(const RowOfLayer& choice) const {
     heads.push_back(row(choice, layer).heads);
   }
   ConvertRequest request = request_for(heads);
-  for (std::size_t layer = 0; layer < choice.size(); ++layer) {
-    request.fitted.insert(row(choice, layer).fitted.begin(), row(choice, layer).fitted.end());
-  }
+  request.fit_steps = request_.convert.fit_steps;
   return request;
 }
 
@@ -189,15 +188,18 @@ config::Config HeadsTable::config_of(const ConvertRequest& request) const {
 std::unique_ptr<models::Model> HeadsTable::model_of(const ConvertRequest& request) const {
   std::unique_ptr<models::Model> model = models::make_model(config_of(request).model, convert_.seed);
   copy_rest(*opened_.model, *model);
-  const at::NoGradGuard guard;
-  for (const auto& [name, values] : request.fitted) {
-    model->parameters().at(name).copy_(values);
-  }
   return model;
 }
 
 double HeadsTable::added(const RowOfLayer& choice) const {
-  return loss_of(*model_of(request_for(choice)), batches_.held_out) - loss_before_;
+  const std::unique_ptr<models::Model> model = model_of(request_for(choice));
+  const at::NoGradGuard guard;
+  for (std::size_t layer = 0; layer < choice.size(); ++layer) {
+    for (const auto& [name, values] : row(choice, layer).fitted) {
+      model->parameters().at(name).copy_(values);
+    }
+  }
+  return loss_of(*model, batches_.held_out) - loss_before_;
 }
 
 void HeadsTable::measure() {

@@ -23,7 +23,7 @@ namespace headroom::convert {
 struct HeadsRow {
   Heads heads;
   double loss = 0.0;                         // that it adds on held-out tokens; not below 0
-  std::map<std::string, at::Tensor> fitted;  // its parameters
+  std::map<std::string, at::Tensor> fitted;  // its parameters after a short fit
   std::vector<double> costs;                 // see HeadsTable::cost_names()
 };
 using RowOfLayer = std::vector<std::size_t>;  // the row of each layer
@@ -42,10 +42,10 @@ class HeadsTable {
   const std::vector<double>& totals() const { return totals_; }
   const std::vector<double>& fixed() const { return fixed_; }  // the costs outside of the layers
 
-  // The request for the conversion to a choice, whose layers are fitted already.
+  // The request for the conversion to a choice, without a file to write.
   ConvertRequest request_for(const RowOfLayer& choice) const;
   config::Config config_of(const ConvertRequest& request) const;
-  // The loss that a choice adds before its layers are fitted together.
+  // The loss that a choice adds after the short fit of each layer.
   double added(const RowOfLayer& choice) const;
   const std::filesystem::path& cache() const { return folder_; }  // of this source, data and fit
 
@@ -61,7 +61,7 @@ class HeadsTable {
 
   const HeadsRequest& request_;
   store::OpenedModel opened_;
-  ConvertRequest convert_;
+  ConvertRequest convert_;  // with the steps of the short fit
   Batches batches_;
   double loss_before_ = 0.0;
   std::filesystem::path folder_;
