@@ -39,7 +39,7 @@ class Evaluation {
     for (const Node& node : program.nodes) {
       const auto at = [&](int id) { return id < 0 ? at::Tensor() : values[static_cast<std::size_t>(id)]; };
       values.push_back(node.op <= Op::token_j ? input(node, s, at(node.a))
-                                              : apply(node, at(node.a), at(node.b), at(node.c)));
+                                              : apply(node, at(node.a), at(node.b), at(node.c)).to(type_));
     }
     return values[static_cast<std::size_t>(program.outputs[0])];
   }
@@ -85,62 +85,14 @@ class Evaluation {
     return table.index({axis(0).view_symint({-1, 1, 1, 1}), axis(1).view_symint({-1, 1, 1}), place});
   }
 
-  at::Tensor as_number(const at::Tensor& boolean) const { return boolean.to(type_); }
-
-  at::Tensor apply(const Node& node, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) const {
+  static at::Tensor apply(const Node& node, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+    const double exponent = node.constant;
     switch (node.op) {
-      case Op::neg:
-        return a.neg();
-      case Op::abs:
-        return a.abs();
-      case Op::exp:
-        return a.exp();
-      case Op::log:
-        return a.log();
-      case Op::log1p:
-        return a.log1p();
-      case Op::sqrt:
-        return a.sqrt();
-      case Op::tanh:
-        return a.tanh();
-      case Op::sigmoid:
-        return a.sigmoid();
-      case Op::log_sigmoid:
-        return at::log_sigmoid(a);
-      case Op::softplus:
-        return at::log_sigmoid(a.neg()).neg();
-      case Op::relu:
-        return a.relu();
-      case Op::logical_not:
-        return as_number(a.eq(0));
-      case Op::power:
-        return a.pow(node.constant);
-      case Op::add:
-        return a + b;
-      case Op::sub:
-        return a - b;
-      case Op::mul:
-        return a * b;
-      case Op::div:
-        return a / b;
-      case Op::floor_div:
-        return at::div(a, b, "floor");
-      case Op::remainder:
-        return a.remainder(b);
-      case Op::min:
-        return at::minimum(a, b);
-      case Op::max:
-        return at::maximum(a, b);
-      case Op::lt:
-        return as_number(a.lt(b));
-      case Op::le:
-        return as_number(a.le(b));
-      case Op::eq:
-        return as_number(a.eq(b));
-      case Op::logical_and:
-        return as_number(a.ne(0).logical_and(b.ne(0)));
-      case Op::logical_or:
-        return as_number(a.ne(0).logical_or(b.ne(0)));
+#define HEADROOM_UNARY(op, text, of_doubles, value, ...) \
+  case Op::op:                                           \
+    return value;
+#define HEADROOM_BINARY HEADROOM_UNARY
+#include "foundation/core/formula/operations.inc"
       default:
         return at::where(a.ne(0), b, c);
     }

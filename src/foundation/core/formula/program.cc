@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -36,68 +35,22 @@ bool is_load(Op op) {
 }
 
 std::string name(Op op) {
-  constexpr std::array<const char*, 36> kNames = {
-      "constant", "s",    "i",   "j",   "h",     "learned", "table", "token",   "token",
-      "-",        "abs",  "exp", "log", "log1p", "sqrt",    "tanh",  "sigmoid", "log_sigmoid",
-      "softplus", "relu", "not", "**",  "+",     "-",       "*",     "/",       "//",
-      "%",        "min",  "max", "<",   "<=",    "==",      "and",   "or",      "where"};
-  return kNames.at(static_cast<std::size_t>(op));
+  constexpr const char* kNames[] = {"constant", "s", "i", "j", "h", "learned", "table", "token", "token",
+#define HEADROOM_UNARY(op, text, ...) text,
+#define HEADROOM_BINARY HEADROOM_UNARY
+#include "operations.inc"
+                                    "where"};
+  return kNames[static_cast<std::size_t>(op)];
 }
 
 double apply(const Node& node, double a, double b, double c) {
+  const double exponent = node.constant;
   switch (node.op) {
-    case Op::neg:
-      return -a;
-    case Op::abs:
-      return std::abs(a);
-    case Op::exp:
-      return std::exp(a);
-    case Op::log:
-      return std::log(a);
-    case Op::log1p:
-      return std::log1p(a);
-    case Op::sqrt:
-      return std::sqrt(a);
-    case Op::tanh:
-      return std::tanh(a);
-    case Op::sigmoid:
-      return std::exp(log_sigmoid(a));
-    case Op::log_sigmoid:
-      return log_sigmoid(a);
-    case Op::softplus:
-      return -log_sigmoid(-a);
-    case Op::relu:
-      return std::isnan(a) ? a : std::max(a, 0.0);
-    case Op::logical_not:
-      return a == 0.0 ? 1.0 : 0.0;
-    case Op::power:
-      return std::pow(a, node.constant);
-    case Op::add:
-      return a + b;
-    case Op::sub:
-      return a - b;
-    case Op::mul:
-      return a * b;
-    case Op::div:
-      return a / b;
-    case Op::floor_div:
-      return std::floor(a / b);
-    case Op::remainder:
-      return a - std::floor(a / b) * b;
-    case Op::min:
-      return std::isnan(a) || a < b ? a : b;
-    case Op::max:
-      return std::isnan(a) || a > b ? a : b;
-    case Op::lt:
-      return a < b ? 1.0 : 0.0;
-    case Op::le:
-      return a <= b ? 1.0 : 0.0;
-    case Op::eq:
-      return a == b ? 1.0 : 0.0;
-    case Op::logical_and:
-      return a != 0.0 && b != 0.0 ? 1.0 : 0.0;
-    case Op::logical_or:
-      return a != 0.0 || b != 0.0 ? 1.0 : 0.0;
+#define HEADROOM_UNARY(op, text, value, ...) \
+  case Op::op:                               \
+    return value;
+#define HEADROOM_BINARY HEADROOM_UNARY
+#include "operations.inc"
     case Op::where:
       return a != 0.0 ? b : c;
     default:

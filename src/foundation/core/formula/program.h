@@ -20,41 +20,17 @@ enum class Op {
   table,    // element [head, a] of a table; a is rounded down and clamped to the table, NaN is 0
   token_i,  // a number for each query and head
   token_j,  // a number for each key and head
-  // Elementwise operations of a.
-  neg,
-  abs,
-  exp,
-  log,
-  log1p,
-  sqrt,
-  tanh,
-  sigmoid,
-  log_sigmoid,
-  softplus,
-  relu,
-  logical_not,
-  power,  // a to the power `constant`
-  // Operations of a and b. Booleans are 1 or 0.
-  add,
-  sub,
-  mul,
-  div,
-  floor_div,  // floor(a / b)
-  remainder,  // a - floor(a / b) * b
-  min,
-  max,
-  lt,
-  le,
-  eq,
-  logical_and,
-  logical_or,
+// Elementwise operations of a, and of a and b. Booleans are 1 or 0.
+#define HEADROOM_UNARY(op, ...) op,
+#define HEADROOM_BINARY HEADROOM_UNARY
+#include "operations.inc"
   where,  // a ? b : c
 };
 
 struct Node {
   Op op = Op::constant;
   int a = -1, b = -1, c = -1;  // operands: earlier nodes, -1 if not used
-  double constant = 0.0;
+  double constant = 0.0;       // a power's exponent
   int index = 0;
 };
 

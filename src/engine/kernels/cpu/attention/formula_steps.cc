@@ -21,10 +21,6 @@ HWY_INLINE Vector constant(float value) {
   return hn::Set(Tag(), value);
 }
 
-HWY_INLINE Vector truth(const hn::Mask<Tag> mask) {
-  return hn::IfThenElseZero(mask, constant(1.0F));
-}
-
 // exp(-|x|), NaN for NaN
 HWY_INLINE Vector decay(const Vector x) {
   return exp_or_zero(hn::Neg(hn::Abs(x)));
@@ -168,78 +164,29 @@ HWY_INLINE Vector floor_of_quotient(const Vector a, const Vector b) {
   return hn::Floor(hn::Div(a, b));
 }
 
-void run_unary(const FormulaStep& step, const Operands& x) {
-  using formula::Op;
-  const Vector zero = hn::Zero(Tag());
-  switch (step.op) {
-    case Op::neg:
-      return unary(x, [](Vector a) HWY_ATTR { return hn::Neg(a); });
-    case Op::abs:
-      return unary(x, [](Vector a) HWY_ATTR { return hn::Abs(a); });
-    case Op::exp:
-      return unary(x, [](Vector a) HWY_ATTR { return exponential(a); });
-    case Op::log:
-      return unary(x, [](Vector a) HWY_ATTR { return logarithm(a); });
-    case Op::log1p:
-      return unary(x, [](Vector a) HWY_ATTR { return logarithm_of_1p(a); });
-    case Op::sqrt:
-      return unary(x, [](Vector a) HWY_ATTR { return hn::Sqrt(a); });
-    case Op::tanh:
-      return unary(x, [](Vector a) HWY_ATTR { return hyperbolic_tangent(a); });
-    case Op::sigmoid:
-      return unary(x, [](Vector a) HWY_ATTR { return logistic(a); });
-    case Op::log_sigmoid:
-      return unary(x, [zero](Vector a) HWY_ATTR { return hn::Sub(hn::Min(a, zero), soft_corner(a)); });
-    case Op::softplus:
-      return unary(x, [zero](Vector a) HWY_ATTR { return hn::Add(hn::Max(a, zero), soft_corner(a)); });
-    case Op::relu:
-      return unary(x, [zero](Vector a) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(a, zero), a); });
-    case Op::logical_not:
-      return unary(x, [zero](Vector a) HWY_ATTR { return truth(hn::Eq(a, zero)); });
-    case Op::power:
-      return unary(x, [&](Vector a) HWY_ATTR { return power(a, step.exponent); });
-    default:
-      return;
-  }
+HWY_INLINE Vector number(const Vector v) {
+  return v;
+}
+HWY_INLINE Vector number(const hn::Mask<Tag> mask) {
+  return hn::IfThenElseZero(mask, constant(1.0F));
 }
 
-void run_binary(const FormulaStep& step, const Operands& x) {
+void run_operation(const FormulaStep& step, const Operands& x) {
   using formula::Op;
   const Vector zero = hn::Zero(Tag());
+  const float exponent = step.exponent;
+  if (step.op == Op::div && step.of_scores && x.b.step == 0) {
+    const Vector factor = hn::Div(constant(1.0F), hn::LoadU(Tag(), x.b.data));
+    return unary(x, [factor](Vector a) HWY_ATTR { return hn::Mul(a, factor); });
+  }
   switch (step.op) {
-    case Op::add:
-      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::Add(a, b); });
-    case Op::sub:
-      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::Sub(a, b); });
-    case Op::mul:
-      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::Mul(a, b); });
-    case Op::div:
-      if (step.of_scores && x.b.step == 0) {
-        const Vector factor = hn::Div(constant(1.0F), hn::LoadU(Tag(), x.b.data));
-        return unary(x, [factor](Vector a) HWY_ATTR { return hn::Mul(a, factor); });
-      }
-      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::Div(a, b); });
-    case Op::floor_div:
-      return binary(x, [](Vector a, Vector b) HWY_ATTR { return floor_of_quotient(a, b); });
-    case Op::remainder:
-      return binary(x, [](Vector a, Vector b) HWY_ATTR { return hn::NegMulAdd(floor_of_quotient(a, b), b, a); });
-    case Op::min:
-      return binary(
-          x, [](Vector a, Vector b) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b); });
-    case Op::max:
-      return binary(
-          x, [](Vector a, Vector b) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(b, a), hn::IsNaN(a)), a, b); });
-    case Op::lt:
-      return binary(x, [](Vector a, Vector b) HWY_ATTR { return truth(hn::Lt(a, b)); });
-    case Op::le:
-      return binary(x, [](Vector a, Vector b) HWY_ATTR { return truth(hn::Le(a, b)); });
-    case Op::eq:
-      return binary(x, [](Vector a, Vector b) HWY_ATTR { return truth(hn::Eq(a, b)); });
-    case Op::logical_and:
-      return binary(x,
-                    [zero](Vector a, Vector b) HWY_ATTR { return truth(hn::And(hn::Ne(a, zero), hn::Ne(b, zero))); });
-    case Op::logical_or:
-      return binary(x, [zero](Vector a, Vector b) HWY_ATTR { return truth(hn::Or(hn::Ne(a, zero), hn::Ne(b, zero))); });
+#define HEADROOM_UNARY(op, text, of_doubles, of_tensors, ...) \
+  case Op::op:                                                \
+    return unary(x, [=](Vector a) HWY_ATTR { return number(__VA_ARGS__); });
+#define HEADROOM_BINARY(op, text, of_doubles, of_tensors, ...) \
+  case Op::op:                                                 \
+    return binary(x, [=](Vector a, Vector b) HWY_ATTR { return number(__VA_ARGS__); });
+#include "foundation/core/formula/operations.inc"
     default:
       return;
   }
@@ -257,10 +204,8 @@ void RunFormula(const std::vector<FormulaStep>& steps, const FormulaValue* value
       formula_steps::unary(x, [&](Vector a) HWY_ATTR { return formula_steps::gathered(table, a); });
     } else if (step.c >= 0) {
       formula_steps::run_ternary(step, x);
-    } else if (step.b < 0) {
-      formula_steps::run_unary(step, x);
     } else {
-      formula_steps::run_binary(step, x);
+      formula_steps::run_operation(step, x);
     }
   }
 }
