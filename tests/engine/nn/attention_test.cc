@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/ops/gradients.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "layer.h"
@@ -39,8 +41,8 @@ AttentionOptions with_experts(AttentionOptions o, const std::string& which, bool
   return o;
 }
 
-Layer small_layer(const AttentionOptions& o, at::ScalarType type) {
-  return Layer(o, {.d_model = kWidth, .n_layers = 2, .context_length = 7}, type, /*noise=*/0.2);
+Layer small_layer(const AttentionOptions& o, at::ScalarType type, std::int64_t context_length = 7) {
+  return Layer(o, {.d_model = kWidth, .n_layers = 2, .context_length = context_length}, type, /*noise=*/0.2);
 }
 
 TEST(Attention, SharedSelectionWithoutMemoryRoutesOnce) {
@@ -53,6 +55,79 @@ TEST(Attention, SharedSelectionWithoutMemoryRoutesOnce) {
   EXPECT_TRUE(at::equal(recorder.at("select_in.index"), recorder.at("select_out.index")));
   ASSERT_EQ(usage.size(), 1U);
   EXPECT_EQ(usage.at("select_in").sum().item<std::int64_t>(), 2 * 5 * 2 * 2);  // B T H k
+}
+
+struct Formula {
+  const char *score, *mask;
+};
+constexpr std::pair<const char*, const char*> kLearned[] = {
+    {"slope", R"({shape = "head", start = 0.4})"},
+    {"offset", R"({shape = "head"})"},
+    {"near", R"({shape = "head, distance", size = 4})"},
+    {"far", R"({shape = "distance", size = 6})"},
+    {"decay", R"({shape = "token, head", from = "softplus"})"},
+    {"total", R"({shape = "token", from = "log_sigmoid", cumulative = true})"}};
+constexpr Formula kFormulas[] = {{"s - slope * (i - j)", ""},
+                                 {"20 * tanh(s / 20) + offset * j", "i - j < 5"},
+                                 {"s + near[h, i - j]", ""},
+                                 {"s + near[h, j - i]", "j % 3 != 1"},
+                                 {"s * far[i - j]", ""},
+                                 {"s + far[(i - j) // 2]", "i - j < 9 or j < 2"},
+                                 {"s + far[i] * far[j]", ""},
+                                 {"s + near[h, 2.5 * log1p(i - j)]", ""},
+                                 {"s + total(i) - total(j)", ""},
+                                 {"s * sigmoid(decay(j))", "i // 4 == j // 4"},
+                                 {"s - decay(i) * abs(decay(j))", ""},
+                                 {"s + slope * decay(i) * (i - j)", "h % 2 == 1 or i - j < 3"},
+                                 {"relu(s - offset) ** 2", ""},
+                                 {"where(i - j < 3, s, s - slope)", ""},
+                                 {"max(s, -decay(j))", "i > j or j == 0"},
+                                 {"min(s, near[h, j])", "not (j == 3)"},
+                                 {"softplus(s) * far[i % 4]", ""},
+                                 {"s / (1 + exp(-offset)) - log_sigmoid(slope * (i - j))", "j < 12 and i - j < 16"},
+                                 {"s * sqrt(1 + decay(i)) + h * offset * j", "i - j != 2"},
+                                 {"log1p(exp(s)) + total(i) - total(j) + far[j]", "i < 3 or j > 1"}};
+
+AttentionOptions with_formula(const std::string& score, const std::string& mask) {
+  AttentionOptions o = small("none");
+  auto& dot = o.of<config::DotOptions>();
+  dot.formula = score;
+  dot.mask = mask;
+  for (const auto& [name, value] : kLearned) {
+    if (score.find(name) != std::string::npos) {
+      dot.learned += (dot.learned.empty() ? "" : ", ") + std::string(name) + " = " + value;
+    }
+  }
+  return o;
+}
+
+constexpr std::int64_t kMany = 23;  // tokens, more than the tables have elements
+
+at::Tensor many_tokens(at::ScalarType type) {
+  at::manual_seed(3);
+  return at::randn({2, kMany, kWidth}, at::kDouble).to(type);
+}
+
+TEST(Attention, FormulasDecodeAsTheFullPass) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [score, mask] : kFormulas) {
+    for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+      const Layer layer = small_layer(with_formula(score, mask), type, kMany);
+      const at::Tensor x = many_tokens(type), whole = layer.last(x, kMany);
+      RowCaches caches(layer.attention, 2);
+      EXPECT_LE(testing::relative_error(caches.read_all(layer.attention, x, {2, 3}), whole),
+                type == at::kDouble ? 1e-12 : 1e-5)
+          << score;
+    }
+  }
+}
+
+TEST(Attention, IndicesBeyondATableReadItsLastElement) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = many_tokens(at::kFloat);
+  const Layer clamped = small_layer(with_formula("s + near[h, min(max(i - j - 2, 0), 3)]", ""), at::kFloat);
+  EXPECT_TRUE(
+      small_layer(with_formula("s + near[h, i - j - 2]", ""), at::kFloat).last(x, kMany).equal(clamped.last(x, kMany)));
 }
 
 TEST(Attention, ExpertDropoutNeedsASeedAndDependsOnNothingElse) {

@@ -44,6 +44,36 @@ TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
   }
 }
 
+TEST_F(ConvertTest, FormulasThatAreTheProductAtTheStartAreExact) {
+  train(dense());
+  const at::Tensor expected = logits((folder_ / "dense").string());
+  const auto converted = [&](const std::string& formula, const std::string& learned, const std::string& mask = "") {
+    return convert(request([&](Attention& a) {
+      auto& o = a.of<config::DotOptions>();
+      o.formula = formula;
+      o.learned = learned;
+      o.mask = mask;
+    }));
+  };
+  const std::pair<const char*, const char*> exact[] = {
+      {"s", ""},
+      {"s - slope * (i - j)", R"(slope = {shape = "head"})"},
+      {"factor * s + near[h, i - j]",
+       R"(factor = {shape = "head", start = 1}, near = {shape = "head, distance", size = 9})"},
+      {"where(gate > 0, tanh(s), s)", R"(gate = {shape = "head"})"},
+      {"s + a * decay(j)", R"(a = {shape = "head"}, decay = {shape = "token, head"})"}};
+  for (const auto& [formula, learned] : exact) {
+    const Conversion made = converted(formula, learned);
+    EXPECT_TRUE(made.exact) << formula;
+    EXPECT_NEAR(made.loss_after, made.loss_before, 1e-5) << formula;
+    EXPECT_LT((logits((folder_ / "converted.safetensors").string()) - expected).abs().max().item<double>(), 1e-4)
+        << formula;
+  }
+  EXPECT_FALSE(converted("tanh(s)", "").exact);
+  EXPECT_FALSE(converted("s - slope * (i - j)", R"(slope = {shape = "head", start = 0.1})").exact);
+  EXPECT_FALSE(converted("s", "", "i - j < 3").exact);
+}
+
 // The factor of the scores and the norms of queries and keys are the source's, whatever the target says.
 TEST_F(ConvertTest, ScoresKeepTheirScale) {
   const std::function<void(Attention&)> sources[] = {
