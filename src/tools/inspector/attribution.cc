@@ -9,6 +9,7 @@
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -154,6 +155,7 @@ void set_decompositions(Attribution& a, const LayerValues& values, const LayerIn
   a.is_normalised = layer.options.score->is_normalised();
   a.causal = layer.causal;
   a.window = layer.window;
+  a.has_mask = !layer.options.of<config::DotOptions>().mask.empty();
   a.responsibilities = optional_value(values, "responsibilities");
   std::int64_t stage = 0;
   if (composes_at(layer.options, "pre")) {
@@ -330,6 +332,7 @@ class WeightsOfScores {
  public:
   WeightsOfScores(const Attribution& a, const at::Tensor& full, const at::Tensor& probs, std::int64_t begin)
       : is_normalised_(a.is_normalised), hidden_(visible_keys(a, begin, full.size(1)).logical_not()) {
+    hidden_ = a.has_mask ? hidden_.logical_or(probs.eq(0.0)) : hidden_;
     if (!is_normalised_) {
       log_keys_ = hidden_.logical_not().sum(-1, /*keepdim=*/true).clamp_min(1).to(full.scalar_type()).log();
       return;
@@ -337,6 +340,7 @@ class WeightsOfScores {
     const at::Tensor sum = probs.sum(-1, /*keepdim=*/true), missing = 1.0 - sum;
     extra_ = masked(full).logsumexp(at::IntArrayRef{-1}, /*keepdim=*/true) + (missing / sum).clamp_min(0.0).log();
     extra_ = extra_.masked_fill(missing.lt(kRounding), -std::numeric_limits<double>::infinity());
+    extra_ = extra_.masked_fill(sum.eq(0.0), 0.0);  // no key is visible
   }
 
   at::Tensor operator()(const at::Tensor& scores) const {

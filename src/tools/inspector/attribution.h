@@ -68,6 +68,7 @@ struct Attribution {
   bool is_normalised = true;    // true: the weights are a softmax of the scores; false: elementwise sigmoids
   bool causal = true;
   std::int64_t window = 0;
+  bool has_mask = false;  // a formula hides keys, whose `probs` are 0
 
   std::int64_t n_queries() const { return weights.size(1); }
   std::int64_t n_sources() const { return weights.size(2); }

@@ -14,6 +14,7 @@
 #include "engine/nn/layer.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
@@ -221,6 +222,25 @@ TEST(Attribution, TermsBeforeTheSoftmaxAreThoseOfTheComposedScores) {
   const at::Tensor future = at::ones({t, t}, at::kBool).triu(1);
   const at::Tensor own = recorder.at("scores")[0].masked_fill(future, -INFINITY).softmax(-1);
   EXPECT_LE(largest(decompose_weights(plain, 0, t)[0].weights[0] - own), 1e-12);
+}
+
+// A key that the mask hides has no part in the softmax of any term.
+TEST(Attribution, TermsBeforeTheSoftmaxLeaveOutMaskedKeys) {
+  for (const char* mask : {"i - j < 2", "i - j < h + 1 or j < 1", "i != 1"}) {
+    config::ModelOptions m = testing::small_model();
+    m.attention.composition = "dynamic";
+    m.attention.of<config::DotOptions>().mask = mask;
+    const AttributedLayer layer(m);
+    nn::Recorder recorder({"scores", "probs"});
+    layer.run(&recorder);
+    Attribution a = layer.attributed();
+    a.post.reset();
+    const std::int64_t t = a.n_queries();
+    const at::Tensor hidden = recorder.at("probs")[0].eq(0.0), blind = hidden.all(-1, /*keepdim=*/true);
+    EXPECT_GT(hidden.sum().item<std::int64_t>(), hidden.size(0) * t * (t - 1) / 2) << mask;
+    const at::Tensor own = recorder.at("scores")[0].masked_fill(hidden, -INFINITY).softmax(-1).masked_fill(blind, 0.0);
+    EXPECT_LE(largest(decompose_weights(a, 0, t)[0].weights[0] - own), 1e-12) << mask;
+  }
 }
 
 TEST(Attribution, AMissingValueIsNamed) {
