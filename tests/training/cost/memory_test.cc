@@ -51,6 +51,24 @@ TEST(StepMemory, DroppedWeightsAreKept) {
   EXPECT_EQ(step_memory(config).activations, step_memory(linear).activations);
 }
 
+TEST(StepMemory, FormulasWithoutAKernelKeepTheirValues) {
+  constexpr std::int64_t kPairs = 4 * 3 * 2 * 2 * 8 * 8;  // bytes of 3 sequences, 2 layers, 2 heads, 8 queries and keys
+  const auto activations = [](const std::string& position, const std::string& formula, double dropout = 0.0) {
+    config::Config config = small_config();
+    config.model.attention.position = position;
+    config.model.attention.of<config::DotOptions>().formula = formula;
+    config.model.attention.of<config::DotOptions>().learned = "b = {shape = \"head\"}";
+    config.model.attention.dropout = dropout;
+    return step_memory(config).activations;
+  };
+  const std::int64_t plain = activations("none", "b + s");
+  EXPECT_EQ(activations("none", "20 * tanh(s / 20) + b"), plain);
+  EXPECT_EQ(activations("alibi", "s + b") - plain, kPairs);  // the weights
+  EXPECT_EQ(activations("alibi", "20 * tanh(s / 20) + b") - plain, 2 * kPairs);
+  EXPECT_EQ(activations("alibi", "b * log(1 + exp(s))") - plain, 4 * kPairs);  // exp, 1 + exp, log
+  EXPECT_EQ(activations("none", "s * b", 0.1) - plain, 3 * kPairs);            // s, weights twice
+}
+
 TEST(StepMemory, MuonKeepsNoSquaresOfWhatItMoves) {
   config::Config config = small_config();
   const std::int64_t adamw = step_memory(config).moments;

@@ -26,6 +26,9 @@ class DotScore : public detail::ScoreMatrix {
     return {{"dot", [](AttentionOptions&) {}},
             {"dot, sink", [](AttentionOptions& o) { o.of<DotOptions>().sink = true; }}};
   }
+  Exact saved_elements(const AttentionOptions& a, const AttentionExtent& extent) const override {
+    return detail::saved_by_formula(a, extent);
+  }
 };
 
 const Registration<DotScore> kDotScore("dot", "softmax of scaled dot products");

@@ -235,5 +235,61 @@ void check_formula(const Checker& check, const AttentionOptions& a) {
   check_numbers(check, all, a.computed_heads());
 }
 
+// A lower bound: the weights, and the values of pairs that torch's derivatives of the formula's operations read. The
+// kernels support neither composed heads nor relative positions and biases, and do not drop weights.
+Exact saved_by_formula(const AttentionOptions& a, const AttentionExtent& extent) {
+  const auto& o = a.of<DotOptions>();
+  const bool given = !o.formula.empty() || !o.mask.empty() || o.normalise == Normalise::none;
+  const bool dropped = a.dropout > 0.0;  // the caller counts the weights
+  if (!given || !(dropped || a.composition.name() != "none" || a.position->has_distances())) {
+    return 0;
+  }
+  const formula::Program score = programs_of(o, a.computed_heads(), a.d_head).score;
+  struct Value {
+    bool of_pairs = false, trained = false, saved = false;
+  };
+  std::vector<Value> values;
+  for (const Node& node : score.nodes) {
+    Value own{node.op == Op::s, node.op == Op::s || formula::is_load(node.op)};
+    for (const int operand : {node.a, node.b, node.c}) {
+      const Value of = operand < 0 ? Value() : values[static_cast<std::size_t>(operand)];
+      own.of_pairs = own.of_pairs || of.of_pairs;
+      own.trained = own.trained || of.trained;
+    }
+    const auto save = [&](int operand, int other) {
+      if (other < 0 || values[static_cast<std::size_t>(other)].trained) {
+        values[static_cast<std::size_t>(operand)].saved = true;
+      }
+    };
+    switch (node.op) {
+      case Op::exp:
+      case Op::sqrt:
+      case Op::tanh:
+      case Op::sigmoid:
+      case Op::relu:
+        own.saved = true;
+        break;
+      case Op::abs:
+      case Op::log:
+      case Op::log1p:
+      case Op::log_sigmoid:
+      case Op::softplus:
+      case Op::power:
+        save(node.a, -1);
+        break;
+      case Op::mul:
+      case Op::div:
+        save(node.a, node.b);
+        save(node.b, node.a);
+        break;
+      default:
+        break;
+    }
+    values.push_back(own);
+  }
+  const auto saved = std::ranges::count_if(values, [](const Value& v) { return v.of_pairs && v.saved; });
+  return Exact(saved + (dropped ? 0 : 1)) * a.attention_matrices() * extent.queries * extent.sources;
+}
+
 }  // namespace detail
 }  // namespace headroom::config

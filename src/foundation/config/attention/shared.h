@@ -78,6 +78,8 @@ void check_prior(const Checker& check, const AttentionOptions& options);
 // Adds formula, mask, learned and normalise (score = "dot").
 void describe_formula(Fields& fields, DotOptions& options);
 void check_formula(const Checker& check, const AttentionOptions& options);
+// Returns the elements that the reference saves for the backward pass of a formula; 0 if the kernels compute it.
+Exact saved_by_formula(const AttentionOptions& options, const AttentionExtent& extent);
 // Throws UserError if prior_update = "soft_e", which requires the Gaussian mixture.
 void check_no_soft_e(const Checker& check, const AttentionOptions& options);
 
