@@ -59,8 +59,8 @@ def trained(headroom, tiny):
 def served(headroom, tmp_path_factory):
     """Run folders of language models, by name."""
     folder = tmp_path_factory.mktemp("served")
-    return {"routed": serving.train(headroom, folder, "routed", 'kind = "bytes"', serving.ROUTED),
-            "pieces": serving.train(headroom, folder, "pieces", "vocabulary_size = 300")}
+    return {"routed": serving.train(headroom, folder, "routed", *serving.ROUTED),
+            "pieces": serving.train(headroom, folder, "pieces", *serving.PIECES)}
 
 
 @pytest.fixture(scope="module")

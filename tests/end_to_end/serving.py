@@ -10,38 +10,17 @@ import time
 
 import train_runs
 
-MODEL = """
-[model]
-n_layers = 2
-d_model = 32
-context_length = {context}
-[model.attention]
-n_heads = 2
-d_head = 16
-{attention}
-[model.mlp]
-d_hidden = 48
-[tokenizer]
-{tokenizer}
-[data]
-train = ["{folder}/text.txt"]
-validation = ["{folder}/text.txt"]
-[train]
-steps = 40
-batch_size = 4
-learning_rate = 1e-2
-threads = 1
-precision = "fp32"
-"""
-ROUTED = 'projection = "experts"\nn_experts = 3\ntop_k = 2\nposition = "rope"'
+ROUTED = ('model.attention.projection = "experts"', "model.attention.n_experts = 3", "model.attention.top_k = 2",
+          'model.attention.position = "rope"')
+PIECES = ('tokenizer.kind = "sentencepiece"', "tokenizer.vocabulary_size = 300")
 
 
-def train(headroom, folder, name, tokenizer, attention="", context=160):
+def train(headroom, folder, name, *lines, context=160):
     """Trains a model; returns its run folder."""
     if not (folder / "text.txt").exists():
         train_runs.write_text(folder / "text.txt", 20000, 3)
-    config = folder / f"{name}.toml"
-    config.write_text(MODEL.format(context=context, attention=attention, tokenizer=tokenizer, folder=folder))
+    config = train_runs.small_config(folder / f"{name}.toml", folder / "text.txt", f"model.context_length = {context}",
+                                     "train.steps = 40", "train.learning_rate = 1e-2", *lines)
     headroom("train", config, "--out", folder / name, "--quiet")
     return folder / name
 

@@ -10,6 +10,7 @@ tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not install
 torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
 
+import train_runs  # noqa: E402
 from random_transformers import random_model  # noqa: E402
 
 CONTEXT = 48
@@ -75,29 +76,8 @@ def test_scaled_rotary_positions(headroom, tmp_path, kind, scaling):
 def test_export_of_a_model_trained_here(headroom, tmp_path, settings):
     text = tmp_path / "text.txt"
     text.write_text(TEXT * 5)
-    config = tmp_path / "dense.toml"
-    config.write_text(f"""
-[model]
-n_layers = 2
-d_model = 32
-context_length = {CONTEXT}
-head_bias = false
-[model.attention]
-n_heads = 2
-d_head = 16
-[model.mlp]
-d_hidden = 48
-[tokenizer]
-kind = "bytes"
-[data]
-train = ["{text}"]
-validation = ["{text}"]
-[train]
-steps = 5
-batch_size = 4
-threads = 1
-precision = "fp32"
-""")
+    config = train_runs.small_config(tmp_path / "dense.toml", text, f"model.context_length = {CONTEXT}",
+                                     "model.head_bias = false", "train.steps = 5")
     run, out = tmp_path / "run", tmp_path / "hf"
     sets = [part for setting in settings for part in ("--set", setting)]
     headroom("train", config, "--out", run, *sets)

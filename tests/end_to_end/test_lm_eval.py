@@ -15,6 +15,7 @@ for needed in ("lm_eval", "accelerate", "peft"):
 from lm_eval.api.instance import Instance  # noqa: E402
 from lm_eval.models.huggingface import HFLM  # noqa: E402
 
+import serving  # noqa: E402
 import train_runs  # noqa: E402
 from random_transformers import random_model  # noqa: E402
 from test_huggingface import bpe  # noqa: E402
@@ -54,36 +55,10 @@ def data(tmp_path_factory):
     return folder, rows
 
 
-def trained_here(headroom, folder, tokenizer):
+def trained_here(headroom, folder, *tokenizer):
     train_runs.write_text(folder / "text.txt", 20000, 3)
-    (folder / "own.toml").write_text(f"""
-[model]
-n_layers = 1
-d_model = 32
-context_length = {CONTEXT}
-head_bias = false
-norm = "rms"
-[model.attention]
-n_heads = 2
-d_head = 16
-position = "rope"
-[model.mlp]
-kind = "gated"
-d_hidden = 48
-activation = "silu"
-bias = false
-[tokenizer]
-{tokenizer}
-[data]
-train = ["{folder}/text.txt"]
-validation = ["{folder}/text.txt"]
-[train]
-steps = 20
-batch_size = 4
-learning_rate = 1e-2
-threads = 1
-precision = "fp32"
-""")
+    train_runs.small_config(folder / "own.toml", folder / "text.txt", *train_runs.LLAMA, f"model.context_length = {CONTEXT}",
+                            "model.n_layers = 1", *tokenizer, "train.steps = 20", "train.learning_rate = 1e-2")
     headroom("train", folder / "own.toml", "--out", folder / "run", "--quiet")
     headroom("checkpoint", "export", folder / "run", "--format", "huggingface", "--out", folder / "hf")
     return folder / "run", folder / "hf"
@@ -105,8 +80,8 @@ def imported(headroom, folder, adds_bos):
 
 
 MODELS = {
-    "sentencepiece": (lambda headroom, folder: trained_here(headroom, folder, "vocabulary_size = 300"), "line_end", "none"),
-    "bytes": (lambda headroom, folder: trained_here(headroom, folder, 'kind = "bytes"'), "line_end", "none"),
+    "sentencepiece": (lambda headroom, folder: trained_here(headroom, folder, *serving.PIECES), "line_end", "none"),
+    "bytes": (lambda headroom, folder: trained_here(headroom, folder), "line_end", "none"),
     "imported": (lambda headroom, folder: imported(headroom, folder, False), "none", "none"),
     "imported_with_bos": (lambda headroom, folder: imported(headroom, folder, True), "bos", "bos")}
 

@@ -65,33 +65,9 @@ def test_models_from_elsewhere_give_the_ids_of_the_package(headroom, tmp_path):
 @pytest.mark.parametrize("keep_whitespace", ["true", "false"])
 def test_exports_of_tokenizers_trained_here_give_their_ids(headroom, tmp_path, keep_whitespace):
     text = corpus(tmp_path)
-    (tmp_path / "llama.toml").write_text(f"""
-[model]
-n_layers = 1
-d_model = 16
-context_length = {CONTEXT}
-head_bias = false
-norm = "rms"
-[model.attention]
-n_heads = 2
-d_head = 8
-position = "rope"
-[model.mlp]
-kind = "gated"
-d_hidden = 24
-activation = "silu"
-bias = false
-[tokenizer]
-vocabulary_size = 300
-keep_whitespace = {keep_whitespace}
-[data]
-train = ["{text}"]
-validation = ["{text}"]
-[train]
-steps = 1
-batch_size = 2
-threads = 1
-""")
+    train_runs.small_config(tmp_path / "llama.toml", text, *train_runs.LLAMA, f"model.context_length = {CONTEXT}",
+                            'tokenizer.kind = "sentencepiece"', "tokenizer.vocabulary_size = 300",
+                            f"tokenizer.keep_whitespace = {keep_whitespace}", "train.steps = 1")
     headroom("train", tmp_path / "llama.toml", "--out", tmp_path / "run", "--quiet")
     out = tmp_path / "hf"
     headroom("checkpoint", "export", tmp_path / "run", "--format", "huggingface", "--out", out)

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-import serving
 import train_runs
 from serving import Server, text, wait_until
 
@@ -276,9 +275,7 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(headroom, served, tmp_
 def test_other_kinds_of_model_are_refused(headroom, tmp_path):
     folder = tmp_path
     train_runs.write_text(folder / "text.txt", 3000, 3)
-    (folder / "masked.toml").write_text(serving.MODEL.format(context=16, attention="", folder=folder, tokenizer='vocabulary_size = 280')
-                                        .replace("[model]", '[model]\nkind = "masked_language_model"', 1)
-                                        .replace("steps = 40", "steps = 2"))
+    train_runs.small_config(folder / "masked.toml", folder / "text.txt", 'model.kind = "masked_language_model"', "train.steps = 2")
     headroom("train", folder / "masked.toml", "--out", folder / "masked", "--quiet")
     assert "language_model" in headroom.refusal("serve", folder / "masked", "--port", 0)
 

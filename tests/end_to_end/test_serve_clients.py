@@ -43,8 +43,8 @@ TASKS = {
 def run(request, headroom, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     if request.param == "bytes":
-        return serving.train(headroom, folder, "bytes", 'kind = "bytes"', serving.ROUTED, CONTEXT)
-    return serving.train(headroom, folder, "pieces", "vocabulary_size = 300", 'position = "relative"', CONTEXT)
+        return serving.train(headroom, folder, "bytes", *serving.ROUTED, context=CONTEXT)
+    return serving.train(headroom, folder, "pieces", *serving.PIECES, 'model.attention.position = "relative"', context=CONTEXT)
 
 
 @pytest.fixture(scope="module")

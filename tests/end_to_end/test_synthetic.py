@@ -2,38 +2,14 @@
 
 import pytest
 
-CONFIG = """
-[model]
-vocabulary_size = 256
-n_layers = 1
-d_model = 32
-context_length = 32
-[model.attention]
-n_heads = 2
-d_head = 16
-[model.mlp]
-d_hidden = 32
-[tokenizer]
-kind = "bytes"
-[data]
-synthetic = "recall"
-synthetic_items = 4
-generated_validation = 16
-[train]
-steps = 6
-batch_size = 4
-threads = 1
-precision = "fp32"
-evaluate_every = 0
-checkpoint_every = 3
-"""
-
+import train_runs
 
 @pytest.fixture
 def config(tmp_path):
-    file = tmp_path / "recall.toml"
-    file.write_text(CONFIG)
-    return file
+    return train_runs.small_config(
+        tmp_path / "recall.toml", None, "model.vocabulary_size = 256", "model.n_layers = 1", 'data.synthetic = "recall"',
+        "data.synthetic_items = 4", "data.generated_validation = 16", "train.steps = 6", "train.evaluate_every = 0",
+        "train.checkpoint_every = 3")
 
 
 @pytest.mark.parametrize("task", ["lookup", "recall", "copying", "induction", "needles", "parity", "permutations"])
@@ -88,8 +64,8 @@ def test_refuses_invalid_sizes(headroom, config, tmp_path, setting, key):
 
 
 def test_the_tokenizer_key_sets_the_size_of_the_vocabulary(headroom, config, tmp_path):
-    text = config.read_text().replace("vocabulary_size = 256\n", "", 1).replace('"recall"\nsynthetic_items = 4', '"lookup"')
-    config.write_text(text.replace('kind = "bytes"', 'kind = "bytes"\nvocabulary_size = 16'))
+    config.write_text(config.read_text().replace("model.vocabulary_size = 256", "tokenizer.vocabulary_size = 16")
+                      .replace('"recall"\ndata.synthetic_items = 4', '"lookup"'))
     headroom("train", config, "--out", tmp_path / "run")
     assert headroom.json("checkpoint", "info", tmp_path / "run")["config"]["model.vocabulary_size"] == "16"
     assert headroom.json("evaluate", tmp_path / "run")["accuracy"] >= 0

@@ -7,40 +7,19 @@ import pytest
 
 import train_runs
 
-DENSE = """
-[model]
-n_layers = 2
-d_model = 32
-context_length = 64
-[model.attention]
-n_heads = 4
-d_head = 8
-bias = true
-position = "learned"
-[model.mlp]
-d_hidden = 64
-activation = "gelu"
-[tokenizer]
-kind = "bytes"
-[data]
-train = ["{folder}/train.txt"]
-validation = ["{folder}/validation.txt"]
-[train]
-steps = 80
-batch_size = 8
-learning_rate = 5e-3
-threads = 1
-precision = "fp32"
-"""
-
+COMPOSITION = ("model.context_length = 64", 'data.generator = "composition"', "data.generated_train = 60",
+               "data.generated_validation = 10", "train.steps = 3", "train.batch_size = 2")
 
 @pytest.fixture(scope="module")
 def dense(headroom, tmp_path_factory):
     folder = tmp_path_factory.mktemp("dense")
     train_runs.write_text(folder / "train.txt", 20000, 1)
     train_runs.write_text(folder / "validation.txt", 600, 2)
-    config = folder / "dense.toml"
-    config.write_text(DENSE.replace("{folder}", str(folder)))
+    config = train_runs.small_config(
+        folder / "dense.toml", folder / "train.txt", "model.context_length = 64", "model.attention.n_heads = 4",
+        "model.attention.d_head = 8", "model.attention.bias = true", 'model.attention.position = "learned"',
+        "model.mlp.d_hidden = 64", 'model.mlp.activation = "gelu"', "train.steps = 80", "train.batch_size = 8",
+        "train.learning_rate = 5e-3", validation=folder / "validation.txt")
     headroom("train", config, "--out", folder / "run", "--quiet")
     return folder / "run"
 
@@ -94,9 +73,7 @@ def test_bad_json_lines_are_skipped_if_requested(headroom, dense, tmp_path):
 
 
 def test_composition_of_generated_rows(headroom, tmp_path):
-    config = tmp_path / "composition.toml"
-    config.write_text(DENSE.split("[data]")[0] + '[data]\ngenerator = "composition"\ngenerated_train = 60\n'
-                      'generated_validation = 10\n[train]\nsteps = 3\nbatch_size = 2\nthreads = 1\n')
+    config = train_runs.small_config(tmp_path / "composition.toml", None, *COMPOSITION)
     trained = headroom.json("train", config, "--out", tmp_path / "run", "--quiet")
     document = headroom.json("evaluate", tmp_path / "run", "--task", "composition", "--quiet")
     assert document["questions"] == 60
@@ -111,9 +88,7 @@ def test_composition_of_generated_rows(headroom, tmp_path):
 
 def test_compositions_are_compared_by_their_answers(headroom, tmp_path):
     for name in ["one", "two"]:
-        (tmp_path / f"{name}.toml").write_text(
-            DENSE.split("[data]")[0] + '[data]\ngenerator = "composition"\ngenerated_train = 60\n'
-            'generated_validation = 10\n[train]\nsteps = 2\nbatch_size = 2\nthreads = 1\n')
+        train_runs.small_config(tmp_path / f"{name}.toml", None, *COMPOSITION)
     done = headroom("compare", tmp_path / "one.toml", tmp_path / "two.toml", "--out", tmp_path / "both", "--quiet")
     assert "accuracy of answers" in done.stdout and "best validation accuracy of answers" in done.stdout
     runs = headroom.json("report", tmp_path / "both")["runs"]

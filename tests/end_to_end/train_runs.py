@@ -68,6 +68,18 @@ d_hidden = 32
 """
 
 
+# Lines of a config that make small.toml a kind of LLaMA.
+LLAMA = ("model.head_bias = false", 'model.norm = "rms"', 'model.attention.position = "rope"', 'model.mlp.kind = "gated"',
+         'model.mlp.activation = "silu"', "model.mlp.bias = false")
+
+
+def small_config(file, train, *lines, validation=None):
+    """Writes a config that inherits from small.toml: its texts (none: train is None) and other lines."""
+    texts = [f'data.train = ["{train}"]', f'data.validation = ["{validation or train}"]'] if train else []
+    file.write_text("\n".join([f'base = "{ROOT}/tests/end_to_end/small.toml"', *texts, *lines, ""]))
+    return file
+
+
 def tensor(file, name):
     """A float32 tensor of a safetensors file: its shape and its values."""
     data = pathlib.Path(file).read_bytes()

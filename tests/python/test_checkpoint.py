@@ -11,38 +11,12 @@ import torch
 
 import headroom_torch as ht
 from refusals import assert_refused
+from train_runs import small_config
 
 TEXT = "It's the head that attends; the room, it doesn't. In 1984 he'll say 'hello' -- 12345 times:\n\n  a b  c\n"
 CONTEXT = 32
-CONFIG = """
-[model]
-n_layers = 2
-d_model = 32
-context_length = {context}
-dropout = 0.1
-[model.attention]
-n_heads = 2
-d_head = 8
-projection = "experts"
-n_experts = 3
-top_k = 2
-position = "relative"
-[model.mlp]
-d_hidden = 48
-[tokenizer]
-{tokenizer}
-[data]
-train = ["{text}"]
-validation = ["{text}"]
-[train]
-steps = 5
-batch_size = 4
-learning_rate = 1e-2
-threads = 1
-precision = "fp32"
-"""
-TOKENIZERS = {"bytes": 'kind = "bytes"', "words": 'kind = "words"\nvocabulary_size = 0',
-              "sentencepiece": 'kind = "sentencepiece"\nvocabulary_size = 300'}
+TOKENIZERS = {"bytes": (), "words": ('tokenizer.kind = "words"', "tokenizer.vocabulary_size = 0"),
+              "sentencepiece": ('tokenizer.kind = "sentencepiece"', "tokenizer.vocabulary_size = 300")}
 
 
 @pytest.fixture(scope="module", params=list(TOKENIZERS))
@@ -50,9 +24,12 @@ def run(request, headroom, tmp_path_factory):
     """A run folder, trained with this kind of tokenizer."""
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "text.txt").write_text(TEXT * 20)
-    (folder / "config.toml").write_text(
-        CONFIG.format(context=CONTEXT, text=folder / "text.txt", tokenizer=TOKENIZERS[request.param]))
-    headroom("train", folder / "config.toml", "--out", folder / "run")
+    config = small_config(
+        folder / "config.toml", folder / "text.txt", f"model.context_length = {CONTEXT}", "model.dropout = 0.1",
+        "model.attention.d_head = 8", 'model.attention.projection = "experts"', "model.attention.n_experts = 3",
+        "model.attention.top_k = 2", 'model.attention.position = "relative"', *TOKENIZERS[request.param], "train.steps = 5",
+        "train.learning_rate = 1e-2")
+    headroom("train", config, "--out", folder / "run")
     return folder / "run"
 
 
