@@ -108,9 +108,3 @@ def test_report_watches_a_run(headroom, tmp_path):
 
     done = headroom("report", "--watch", out)
     assert done.stderr
-
-
-def test_an_invalid_value_is_named_with_its_option(headroom, tiny, tmp_path):
-    line = headroom.refusal("sweep", tiny, "--vary", "train.lerning_rate=1e-3", "--out", tmp_path / "out")
-    assert line.startswith("headroom: sweep: --vary: train.lerning_rate: ")
-    assert not (tmp_path / "out").exists()

@@ -47,16 +47,6 @@ def test_a_map_without_skip_and_terms_is_0():
         assert not hf.attention(*heads(), post=hf.HeadMap(skip=False), implementation=implementation).any()
 
 
-def test_linear_attention_continues_from_its_state():
-    q, k, v = (rand(B, H, 6, E, seed=i).exp() for i in range(3))
-    whole = hf.linear_attention(q, k, v, epsilon=0.1)
-    state, parts = None, []
-    for at in (slice(0, 2), slice(2, 5), slice(5, 6)):
-        o, state = hf.linear_attention_step(q[:, :, at], k[:, :, at], v[:, :, at], state, epsilon=0.1)
-        parts.append(o)
-    torch.testing.assert_close(torch.cat(parts, 2), whole)
-
-
 def test_adamw_equals_torchs():
     p, g, m, v = [[t] for t in (rand(7), rand(7, seed=1), torch.zeros(7), torch.zeros(7))]
     other = torch.nn.Parameter(p[0].clone())

@@ -22,26 +22,6 @@ ExampleOrder order(bool by_length, std::int64_t examples = 1003, std::int64_t ba
   return {std::move(options), "set"};
 }
 
-TEST(ExampleOrder, UsesEveryExampleOnceAnEpoch) {
-  for (const bool by_length : {false, true}) {
-    ExampleOrder o = order(by_length);
-    EXPECT_EQ(o.per_epoch(), 125);
-    std::vector<std::vector<std::int64_t>> epochs(2);
-    for (auto& epoch : epochs) {
-      std::set<std::int64_t> seen;
-      for (std::int64_t i = 0; i < o.per_epoch(); ++i) {
-        for (const std::int64_t example : o.next()) {
-          EXPECT_TRUE(seen.insert(example).second);
-          EXPECT_TRUE(example >= 0 && example < 1003);
-          epoch.push_back(example);
-        }
-      }
-      EXPECT_EQ(seen.size(), 1000U);
-    }
-    EXPECT_NE(epochs[0], epochs[1]) << "every epoch has its own order";
-  }
-}
-
 TEST(ExampleOrder, GroupsExamplesOfSimilarLength) {
   std::int64_t spread[2] = {0, 0};
   for (const bool by_length : {false, true}) {
@@ -57,20 +37,6 @@ TEST(ExampleOrder, GroupsExamplesOfSimilarLength) {
     EXPECT_FALSE(std::is_sorted(shortest.begin(), shortest.begin() + ExampleOrder::kPool)) << "not from short to long";
   }
   EXPECT_LT(spread[1] * 5, spread[0]);
-}
-
-TEST(ExampleOrder, ContinuesFromAnyPosition) {
-  for (const bool by_length : {false, true}) {
-    ExampleOrder whole = order(by_length);
-    for (int i = 0; i < 300; ++i) {
-      const DataPosition position = whole.position();
-      const std::vector<std::int64_t> expected = whole.next();
-      ExampleOrder part = order(by_length);
-      part.seek(position);
-      EXPECT_EQ(part.next(), expected) << i;
-    }
-  }
-  EXPECT_NE(order(true).next(), order(true, 1003, 8, 4).next()) << "another seed, another order";
 }
 
 TEST(ExampleOrder, RefusesInvalidPositions) {

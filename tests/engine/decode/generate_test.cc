@@ -86,12 +86,6 @@ TEST(Generate, BeginsAndEndsWithTheGivenTokens) {
   EXPECT_EQ(none.tokens, 0);
 }
 
-TEST(Generate, ZeroTokens) {
-  const Generation result = generate(tiny_model(), *tiny::bytes_tokenizer(), "head", {.tokens = 0});
-  EXPECT_EQ(result.text, "");
-  EXPECT_EQ(result.tokens, 0);
-}
-
 TEST(Generate, RefusesBadOptions) {
   const models::LanguageModel model = tiny_model();
   const auto tokenizer = tiny::bytes_tokenizer();

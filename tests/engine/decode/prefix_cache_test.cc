@@ -9,23 +9,6 @@ namespace prefix_cache_test {
 
 using Tokens = std::vector<std::int64_t>;
 
-TEST(PromptChunks, EndAtTheSamePositionsForEveryPrompt) {
-  const PromptChunks chunks{128};
-  std::vector<std::int64_t> ends;
-  for (std::int64_t read = 0; read < 400;) {
-    read = chunks.end_after(read);
-    ends.push_back(read);
-  }
-  EXPECT_EQ(ends, (std::vector<std::int64_t>{32, 64, 128, 256, 384, 512}));
-  for (const std::int64_t most : {1, 2, 3, 4, 5, 9, 128}) {
-    std::int64_t end = 0;
-    for (std::int64_t n = 0; n < 300; ++n) {
-      end = PromptChunks{most}.end_after(end) <= n ? PromptChunks{most}.end_after(end) : end;
-      EXPECT_EQ(PromptChunks{most}.last_end(n), end) << most << ", " << n;
-    }
-  }
-}
-
 TEST(PrefixCache, KeepsWhatWasUsedLast) {
   config::ModelOptions options = testing::language_models()[0].second;
   options.context_length = 40;

@@ -9,22 +9,6 @@
 namespace headroom::models {
 namespace compute_test {
 
-TEST(Device, TheCpuIsAlwaysThereAndAutomaticPrefersAGpu) {
-  ASSERT_FALSE(devices().empty());
-  EXPECT_EQ(devices().front(), at::Device(at::kCPU));
-  EXPECT_EQ(resolve("cpu"), at::Device(at::kCPU));
-  EXPECT_EQ(resolve("auto"), devices().size() > 1 ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
-}
-
-TEST(Device, AMissingDeviceIsRefusedInASentence) {
-  EXPECT_THROW(resolve("gpu"), UserError);
-  EXPECT_THROW(resolve("cuda:99"), UserError);
-  if (!at::globalContext().hasCUDART()) {
-    EXPECT_EQ(complaint_of([] { resolve("cuda"); }),
-              "device cuda: this torch is built without CUDA; install a CUDA build of torch, or use device cpu");
-  }
-}
-
 TEST(Precision, AutomaticIsDecidedOnce) {
   const at::Device gpu(at::kCUDA, 0);
   for (const at::Device& device : {at::Device(at::kCPU), gpu}) {

@@ -15,31 +15,6 @@ namespace many_rows_test {
 
 using Elementwise = std::function<at::Tensor(const at::Tensor&)>;
 
-TEST(ManyRows, ModesNest) {
-  EXPECT_FALSE(ManyRows::active());
-  const ManyRows inactive(false);
-  EXPECT_FALSE(ManyRows::active());
-  {
-    const ManyRows mode;
-    const ManyRows inner(false);
-    EXPECT_TRUE(ManyRows::active());
-  }
-  EXPECT_FALSE(ManyRows::active());
-}
-
-TEST(ManyRows, AnElementsResultDoesNotDependOnItsPlace) {
-  const c10::InferenceMode no_graph;
-  const auto gelu = [](const at::Tensor& x) { return at::gelu(x); };
-  const at::Tensor x = at::randn({70001});
-  const ManyRows mode;
-  const at::Tensor all = elementwise(x, gelu);
-  EXPECT_TRUE(all.allclose(at::gelu(x), 1e-5, 1e-6));
-  for (const auto& [begin, size] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {69990, 11}, {13, 999}, {5, 40000}}) {
-    EXPECT_TRUE(elementwise(x.narrow(0, begin, size), gelu).equal(all.narrow(0, begin, size))) << begin;
-  }
-  EXPECT_EQ(elementwise(x.narrow(0, 0, 0), gelu).numel(), 0);
-}
-
 TEST(ManyRows, AnElementwiseFunctionOfRowsGivesEachItsOwnBits) {
   const c10::InferenceMode no_graph;
   const Elementwise silu = [](const at::Tensor& x) { return at::silu(x); };

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -142,27 +141,6 @@ TEST(ProgressTest, AnInnerOneLeavesNoTrace) {
   EXPECT_EQ(text.find("4/4 batches"), std::string::npos) << text;
   EXPECT_EQ(text.find("6/10"), std::string::npos) << text;
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
-}
-
-TEST(ProgressTest, AnErrorBeforeTheFirstUnitLeavesNoTrace) {
-  const auto failing = [](std::int64_t done) {
-    return [done] {
-      try {
-        Progress progress("train", 10, "steps");
-        progress.start_at(3);
-        if (done > 3) {
-          progress.update(done);
-        }
-        throw std::runtime_error("at once");
-      } catch (const std::runtime_error&) {
-      }
-    };
-  };
-  const std::string at_once = written_by(failing(3), 100), later = written_by(failing(4), 100);
-  EXPECT_TRUE(at_once.ends_with("\r\x1b[K")) << at_once;
-  EXPECT_EQ(at_once.find('\n'), std::string::npos) << at_once;
-  EXPECT_NE(later.find("4/10 steps"), std::string::npos) << later;
-  EXPECT_EQ(written_by(failing(3), 0), "");
 }
 
 TEST(ProgressTest, WritesPlainLinesElsewhere) {

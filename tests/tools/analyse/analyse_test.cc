@@ -274,17 +274,5 @@ TEST(Analyse, AnotherCommandsPageIsKept) {
   EXPECT_THROW(check_output_folder(folder / "report.html", true), UserError);
 }
 
-TEST(Analyse, TokensAreShownAsText) {
-  store::OpenedModel opened = small_model(small_options());
-  const ModelRunner runner(opened);
-  EXPECT_EQ(runner.token_text('a'), "a");
-  EXPECT_EQ(runner.token_text(' '), " ");
-  EXPECT_EQ(runner.token_text(0xe2), "\\xE2");
-  EXPECT_EQ(runner.token_text(257), "<257>");
-  opened.checkpoint.tokenizer =
-      tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\ncat\n", "test");
-  EXPECT_EQ(ModelRunner(opened).token_text(2), " cat");
-}
-
 }  // namespace analyse_test
 }  // namespace headroom::analyse

@@ -112,28 +112,6 @@ TEST_F(CompareTest, EverySeedIsARunAndMoreSeedsReuseExistingRuns) {
   }
   EXPECT_EQ(train::read_run_config(folder_ / "out" / "one" / "seed_2").train.seed, 2);
   EXPECT_EQ(three.runs[0].result().parameters_sha256, one.runs[0].result().parameters_sha256);
-
-  const Json json = to_json(three).at("runs");
-  ASSERT_EQ(json.at(1).at("seeds").size(), 3u);
-  for (const char* key : {"seed", "validation_loss", "train_loss", "parameters_sha256", "seconds"}) {
-    EXPECT_TRUE(json.at(1).at("seeds").at(2).contains(key)) << key;
-  }
-  EXPECT_EQ(json.at(1).at("validation_loss"), json.at(1).at("seeds").at(0).at("validation_loss"));
-  double sum = 0.0;
-  for (const Json& seed : json.at(1).at("seeds")) {
-    sum += seed.at("validation_loss").get<double>();
-  }
-  EXPECT_NEAR(json.at(1).at("validation_loss_mean").get<double>(), sum / 3.0, 1e-12);
-  EXPECT_GT(json.at(1).at("validation_loss_std").get<double>(), 0.0);
-  EXPECT_GT(json.at(1).at("perplexity_std").get<double>(), 0.0);
-  const Json& difference = json.at(1).at("difference");
-  EXPECT_NEAR(difference.at("mean").get<double>(), sum / 3.0 - json.at(0).at("validation_loss_mean").get<double>(),
-              1e-12);
-  EXPECT_LT(difference.at("low").get<double>(), difference.at("high").get<double>());
-  EXPECT_TRUE(json.at(0).at("difference").is_null());
-  EXPECT_TRUE(to_json(one).at("runs").at(1).at("difference").is_null());
-  EXPECT_NE(to_json_line(to_json(one)).find("\"validation_loss_std\":null"), std::string::npos);
-  EXPECT_HAS(to_json(three).at("conclusion").get<std::string>(), "3 seeds");
 }
 
 TEST_F(CompareTest, EachModelUsesItsOwnBestTunedValues) {
@@ -204,27 +182,6 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotSelected) {
   EXPECT_HAS(render_table(half), "diverged");
   EXPECT_EQ(half.runs[0].samples.size(), 0u);
   EXPECT_EQ(half.runs[1].samples.size(), 1u);
-}
-
-TEST_F(CompareTest, ReportRewritesThePageWithoutTraining) {
-  CompareRequest r = request();
-  r.seeds = 2;
-  r.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
-  const CompareResult made = compare(r);
-  const Json before = to_json(made);
-  fs::remove(made.report);
-  fs::rename(folder_ / "out", folder_ / "moved");
-  fs::remove(folder_ / "train.txt");
-  const CompareResult again = report(folder_ / "moved");
-  EXPECT_EQ(again.report, folder_ / "moved" / "report.html");
-  EXPECT_EQ(again.conclusion, made.conclusion);
-  EXPECT_EQ(again.notes, made.notes);
-  Json json = to_json(again);
-  json["report"] = before.at("report");
-  EXPECT_EQ(json, before);
-  const std::string page = read_text_file(again.report);
-  EXPECT_HAS(page, r.command);
-  EXPECT_HAS(page, "Training and validation loss");
 }
 
 // The figures are those of the best validation, and so is the test.

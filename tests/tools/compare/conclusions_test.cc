@@ -114,22 +114,6 @@ TEST(Conclusion, NeverMarksADivergedRunAsBest) {
   EXPECT_TRUE(conclude({beyond, a})[0].starts_with("a has the best")) << conclude({beyond, a})[0];
 }
 
-TEST(Conclusion, OfOneRunStatesItsResults) {
-  ComparedRun run = example_run("a", 7.0);
-  run.config.data.train = {"a.txt"};
-  run.config.data.validation = {"b.txt"};
-  EXPECT_EQ(conclude({run}),
-            (Conclusion{"a has a validation perplexity of 7.00 after 100 steps.",
-                        fmt::format("It was trained on a.txt and validated on b.txt, with {}.", kConditions)}));
-  run.trained[0].result.validation[3].figures["perplexity"] = 6.5;
-  EXPECT_EQ(conclude({run}).at(1), "Its best value was 6.50, at step 80.");
-  run.trained[0].result.validation[3].predictions = 64;  // the last one read all data
-  EXPECT_TRUE(conclude({run}).at(1).starts_with("It was trained")) << conclude({run}).at(1);
-  run.config.train.steps = 400;
-  run.trained[0].result.validation.clear();
-  EXPECT_EQ(conclude({run}).at(0), "a has not been validated yet, after 100 of 400 steps.");
-}
-
 TEST(Conclusion, ClaimsADifferenceOfSeveralSeedsWhereItsIntervalExcludesZero) {
   const ComparedRun dense = example_seeds("dense", {7.5, 7.7, 7.6}), moa = example_seeds("moa", {7.0, 7.3, 7.1}, 376);
   EXPECT_EQ(conclude({dense, moa}),
@@ -150,32 +134,6 @@ TEST(Conclusion, ClaimsNoneWhereItIncludesZero) {
   EXPECT_HAS(points[1], "1 to 3 seeds: without an interval");
 }
 
-// All sentences as one text.
-std::string said(const Conclusion& points) {
-  std::string all;
-  for (const std::string& point : points) {
-    all += point + " ";
-  }
-  return all;
-}
-
-TEST(Conclusion, SaysThatTwoSeedsHardlyShowAnything) {
-  const std::string two = said(conclude({example_seeds("dense", {7.5, 7.7}), example_seeds("moa", {7.0, 7.3})}));
-  EXPECT_HAS(two, "very wide: 12.7 standard errors to each side, with three seeds 4.3.");
-  EXPECT_NEAR(student_quantile(0.975, 1), 12.7, 0.05);
-  EXPECT_NEAR(student_quantile(0.975, 2), 4.3, 0.05);
-  EXPECT_FALSE(says(said(conclude({example_seeds("dense", {7.5, 7.7, 7.6}), example_seeds("moa", {7.0, 7.3, 7.2})})),
-                    "very wide"));
-}
-
-TEST(Conclusion, OfASweepNamesTheBestAndTheNext) {
-  EXPECT_EQ(conclude_sweep({example_run("a 1", 7.0), example_run("a 2", 7.7), example_run("a 3", 9.0)}),
-            (Conclusion{"a 1 has the best validation perplexity of 3 combinations, 7.00, 0.70 below a 2 (7.70).",
-                        fmt::format("Measured with {}, one seed each: without an interval, a difference may be chance.",
-                                    kConditions)}));
-  EXPECT_EQ(conclude_sweep({example_run("a", std::nan(""))}), Conclusion{"No run reached a finite figure."});
-}
-
 TEST(Conclusion, LeavesOutUnknownCosts) {
   ComparedRun a = example_run("a", 7.0), b = example_run("b", 6.0);
   a.trained[0].result.seconds = 0.0;
@@ -185,8 +143,6 @@ TEST(Conclusion, LeavesOutUnknownCosts) {
 }  // namespace words_test
 
 namespace demo_test {
-
-using testing::example_run;
 
 class DemoTest : public ::testing::Test {
  protected:
@@ -224,22 +180,6 @@ TEST_F(DemoTest, OverridesReachAllModelsBeforeTheyAreMatched) {
     EXPECT_EQ(named.config.model.d_model, 64);
     EXPECT_LE(cost::count_parameters(named.config.model), target);
   }
-}
-
-TEST_F(DemoTest, InterpretsTheResults) {
-  std::vector<ComparedRun> runs = {example_run("dense_h8", 7.58), example_run("dense_h2", 8.19),
-                                   example_run("switchhead_h2", 7.37, 376)};
-  runs[0].config.model.attention.n_heads = 8;
-  runs[1].config.model.attention.n_heads = runs[2].config.model.attention.n_heads = 2;
-  const Conclusion points = conclude_demo(runs);
-  EXPECT_EQ(points.at(0),
-            "SwitchHead with 2 attention matrices per layer: validation perplexity 7.37, 0.21 below dense "
-            "with 8 (7.58) and 0.82 below dense with 2 (8.19).");
-  EXPECT_HAS(points.at(1), "Dense with 2 is 0.61 above dense with 8 (7.58); the paper reports 12.73 with 2 and 12.31");
-  EXPECT_HAS(points.at(1), "Measured with learning rate 0.001 (not tuned)");
-  EXPECT_HAS(points.at(2), "switchhead_h2 takes 0.38 times the attention MACs of dense_h8; no difference");
-  runs[2].trained[0].result.validation.back().figures["perplexity"] = 8.0;
-  EXPECT_HAS(conclude_demo(runs).at(0), "0.42 above dense with 8 (7.58) and 0.19 below dense with 2 (8.19).");
 }
 
 }  // namespace demo_test

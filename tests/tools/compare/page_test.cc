@@ -5,6 +5,7 @@
 
 #include "example.h"
 #include "tools/compare/compare.h"
+#include "tools/compare/figures/conclusions.h"
 
 namespace headroom::compare {
 namespace page_test {
@@ -151,20 +152,6 @@ TEST(ComparePage, ShowsHowConfigsDiffer) {
   EXPECT_TRUE(std::regex_search(page.dump(), std::regex("made 20[0-9][0-9]-[0-9-]+ [0-9:]+ UTC by headroom 0.")));
 }
 
-TEST(ComparePage, OfASweepShowsWhatEachKeyDoes) {
-  CompareResult result = example();
-  result.kind = Kind::sweep;
-  result.variations = {{"train.learning_rate", {"1e-2", "0.001"}}, {"train.schedule", {"cosine"}}};
-  result.runs[0].values = {{"train.learning_rate", "0.001"}, {"train.schedule", "cosine"}};
-  result.runs[1].values = {{"train.learning_rate", "1e-2"}, {"train.schedule", "cosine"}};
-  const Json page = page_of(result);
-  EXPECT_EQ(chart_of(page, "Validation perplexity against train.learning_rate").at("x_names"),
-            (std::vector<std::string>{"0.001", "1e-2"}))
-      << "numbers in their order";
-  EXPECT_TRUE(block_of(page, "figure", "Validation perplexity against train.schedule").is_null())
-      << "a key with one value shows nothing";
-}
-
 TEST(ComparePage, ShowsCostsAsOneTableOfBars) {
   CompareResult result = example();
   result.runs[1].trained[0].result.peak_memory_bytes = 0;
@@ -193,33 +180,6 @@ CompareResult single() {
   return result;
 }
 
-TEST(ComparePage, OfASingleRunShowsItsOptimizerAndItsOrigin) {
-  CompareResult result = single();
-  result.refresh_seconds = 5;
-  result.runs[0].trained[0].origin = {
-      .command = "",
-      .machine = "a CPU",
-      .program = "headroom 9, commit abc",
-      .data = {.training = "train.txt", .validation = "held.txt", .tokenizer = "bytes"}};
-  const Json page = page_of(result);
-  EXPECT_EQ(page.at("refresh"), 5);
-  EXPECT_EQ(blocks_of(page, "chart").size(), 5u) << "two curves, losses, learning rate, gradient norm";
-  EXPECT_EQ(chart_of(page, "Learning rate").at("y"), "from_zero");
-  EXPECT_EQ(chart_of(page, "Gradient norm").at("lines").size(), 1u);
-  const Json facts = blocks_of(page, "facts").at(0).at("facts"),
-             entries = blocks_of(page, "entries").at(0).at("entries");
-  EXPECT_EQ(facts.at(0).at(0), "validation perplexity") << "the quality is first";
-  EXPECT_TRUE(std::ranges::find(facts, Json{"peak memory", "300.0 MiB"}) != facts.end());
-  EXPECT_EQ(entries.at(0), (Json{"Command", "headroom compare a b", true}));
-  for (const char* part : {"[\"Machine\",\"a CPU\"]", "commit abc", "[\"Training data\",\"train.txt\"]",
-                           "[\"Validation data\",\"held.txt\"]", "[\"Tokenizer\",\"bytes\"]"}) {
-    EXPECT_HAS(entries.dump(), part);
-  }
-  for (const char* part : {"best of its column", "\"best\":", "\"bar\":", "\"Costs\""}) {
-    EXPECT_EQ(page.dump().find(part), std::string::npos) << part << ": there is nothing to compare with";
-  }
-}
-
 TEST(ComparePage, MarksPointsThatCoverPartOfTheData) {
   CompareResult result = single();
   EXPECT_EQ(page_of(result).dump().find("part of the validation data"), std::string::npos);
@@ -235,14 +195,6 @@ TEST(ComparePage, DoesNotMarkADivergedRun) {
   const Json row = blocks_of(page_of(result), "table").front().at("table").at("rows").at(1);
   EXPECT_HAS(row.dump(), "diverged");
   EXPECT_EQ(row.dump().find("best"), std::string::npos) << row;
-}
-
-TEST(ComparePage, HandlesARunWithoutHistoryOrSample) {
-  CompareResult result = example();
-  result.runs.resize(1);
-  result.runs[0].trained[0].result.validation.clear();
-  result.prompts.clear();
-  EXPECT_TRUE(blocks_of(page_of(result), "samples").empty());
 }
 
 }  // namespace page_test

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <map>
 #include <numbers>
-#include <set>
 
 #include "data/tokens/batches.h"
 #include "folder_test.h"
@@ -275,32 +274,6 @@ TEST(LanguageModelling, EvaluatesOnlyTokensOfTheModelsTokenizer) {
   const std::string why = user_error_of([&] { language_modelling().open_evaluation(request); });
   EXPECT_HAS(why, tokens->tokenizer_name());
   EXPECT_HAS(why, request.tokenizer->name());
-}
-
-TEST(Figures, KeepTheirKeysInMetrics) {
-  const std::vector<FigureKind>& kinds = language_modelling().figures();
-  Json line;
-  add_metrics({{"loss", 2.0}, {"perplexity", 7.5}}, kinds, line);
-  EXPECT_EQ(line["validation_loss"], 2.0);
-  EXPECT_EQ(line["validation_perplexity"], 7.5);
-  EXPECT_TRUE(line["bits_per_byte"].is_null()) << "not measured is not 0";
-  const Figures read = read_metrics(line, kinds);
-  EXPECT_EQ(read, (Figures{{"loss", 2.0}, {"perplexity", 7.5}}));
-  EXPECT_EQ(describe(read, kinds), "loss 2.0000, perplexity 7.500");
-  EXPECT_EQ(headline(kinds).name, "perplexity");
-  EXPECT_TRUE(std::isnan(figure(read, "bits_per_byte")));
-}
-
-TEST(TaskFor, EveryKindOfModelHasItsOwnTask) {
-  std::set<std::string_view> names;
-  for (const auto& [kind, name] : config::values_of<config::ModelKind>()) {
-    config::Config config;
-    config.model.kind = kind;
-    EXPECT_TRUE(names.insert(task_for(config, "train").name()).second) << name;
-  }
-  config::Config generated;
-  generated.data.generator = config::Generator::composition;
-  EXPECT_EQ(task_for(generated, "train").name(), "composition");
 }
 
 }  // namespace language_modelling_test

@@ -57,17 +57,6 @@ TEST(Bleu, EqualsSacrebleuWithoutTokenisation) {
   EXPECT_EQ(corpus_bleu({"a b c d"}, {"a b x d"}, plain).score, 0.0);  // no 3-gram is right
 }
 
-TEST(Bleu, CompoundsAreSplitAtHyphens) {
-  const auto tokens = [](std::string_view text) { return joined(bleu_tokens(text, BleuTokens::compounds)); };
-  EXPECT_EQ(tokens("the rich-text format"), "the rich ##AT##-##AT## text format");
-  EXPECT_EQ(tokens("Aix-en-Provence - well -x x- -"), "Aix ##AT##-##AT## en ##AT##-##AT## Provence - well -x x- -");
-  EXPECT_EQ(tokens("a-b-c"), "a ##AT##-##AT## b-c") << "matches do not overlap";
-  EXPECT_EQ(tokens("x--y 3--"), "x ##AT##-##AT## -y 3 ##AT##-##AT## -") << "a hyphen is no blank";
-  EXPECT_EQ(tokens("\u00fc-\u00df"), "\u00fc ##AT##-##AT## \u00df");
-  EXPECT_EQ(tokens("-"), "-");
-  EXPECT_EQ(tokens(""), "");
-}
-
 TEST(Bleu, PerfectAndHopelessTranslations) {
   EXPECT_NEAR(corpus_bleu(kReferences, kReferences).score, 100.0, 1e-9);
   EXPECT_EQ(corpus_bleu({"x"}, {"y"}).score, 0.0);

@@ -19,8 +19,6 @@ Figures figures_of(const Evaluation& evaluation) {
   return translation().figures_of(evaluation.sums);
 }
 
-namespace fs = std::filesystem;
-
 // Pairs whose target is a word-by-word translation of the source.
 std::string pairs_of_words(int n, std::uint64_t seed) {
   constexpr std::pair<const char*, const char*> kWords[] = {{"eins", "one"}, {"zwei", "two"},  {"drei", "three"},
@@ -181,25 +179,6 @@ TEST_F(TranslationTest, EachSideMayHaveItsOwnVocabulary) {
              "has 285 ids for sources alone, but model.source_vocabulary_size is 0");
 }
 
-// Lengths 2, 2, 3, 5, 9, and an end token each.
-TEST(PairBatch, IsBoundedByRowsAndTokensAndNeverEmpty) {
-  const std::vector<std::size_t> lengths = {2, 2, 3, 5, 9};
-  const auto ends_of = [&](const BatchLimits& limits) {
-    std::vector<std::size_t> ends;
-    for (std::size_t begin = 0; begin < lengths.size(); begin = ends.back()) {
-      ends.push_back(batch_end(begin, lengths.size(), limits, [&](std::size_t i) { return lengths[i]; }));
-    }
-    return ends;
-  };
-  using Ends = std::vector<std::size_t>;
-  EXPECT_EQ(ends_of({.rows = 2}), (Ends{2, 4, 5}));
-  EXPECT_EQ(ends_of({.rows = 100, .tokens = 12}), (Ends{3, 4, 5}));
-  EXPECT_EQ(ends_of({.rows = 100, .tokens = 11}), (Ends{2, 3, 4, 5}));
-  EXPECT_EQ(ends_of({.rows = 100, .tokens = 3}), (Ends{1, 2, 3, 4, 5}));
-  EXPECT_EQ(ends_of({.rows = 100}), (Ends{5}));
-  EXPECT_EQ(ends_of({.rows = 0}), (Ends{1, 2, 3, 4, 5}));
-}
-
 TEST_F(TranslationTest, BleuIsThatOfItsTranslations) {
   const TaskData data = open();
   const models::EncoderDecoder model(config_.model, 2, at::kDouble);
@@ -224,23 +203,6 @@ TEST_F(TranslationTest, BleuIsThatOfItsTranslations) {
   const Evaluation result = data.validation->evaluate(model, {});
   EXPECT_EQ(figures_of(result).at("bleu"), corpus_bleu(translations, references).score);
   EXPECT_EQ(headline(translation().figures()).name, "bleu");
-}
-
-TEST_F(TranslationTest, PositionsContinueTheData) {
-  const TaskData whole = open();
-  for (int i = 0; i < 70; ++i) {
-    whole.training->next();
-  }
-  const TaskData resumed = open();
-  resumed.training->seek(whole.training->position());
-  EXPECT_EQ(resumed.training->identity(), whole.training->identity());
-  for (int i = 0; i < 50; ++i) {
-    const models::Batch expected = whole.training->next(), got = resumed.training->next();
-    ASSERT_EQ(got.tensors.size(), expected.tensors.size());
-    for (const auto& [name, tensor] : expected.tensors) {
-      EXPECT_TRUE(at::equal(got.at(name), tensor)) << name;
-    }
-  }
 }
 
 TEST_F(TranslationTest, MismatchedInputsAreRefused) {

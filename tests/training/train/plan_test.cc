@@ -218,23 +218,5 @@ TEST(Intervals, WritesFewerCheckpointsIfTheyTakeLong) {
   EXPECT_GT(steps_between_checkpoints(1'000'000, 1.0, 1e11), 540);
 }
 
-TEST(Intervals, AreDescribed) {
-  config::TrainOptions options;
-  options.evaluate_every = 50;
-  EXPECT_EQ(
-      describe_intervals(options),
-      "validates every 50 steps and at the end (train.evaluate_every), writes a checkpoint at intervals set by the "
-      "speed of the first steps (train.checkpoint_every)");
-  options.evaluate_every = options.checkpoint_every = 0;
-  EXPECT_EQ(describe_intervals(options),
-            "validates at the end only (train.evaluate_every), writes a checkpoint at the end only "
-            "(train.checkpoint_every)");
-  options.evaluate_every = options.checkpoint_every = 1;
-  EXPECT_EQ(
-      describe_intervals(options, 512),
-      "validates after every step on the same 512 predictions spread over the data, after the last step also on all "
-      "(train.evaluate_every), writes a checkpoint after every step (train.checkpoint_every)");
-}
-
 }  // namespace plan_test
 }  // namespace headroom::train

@@ -60,37 +60,6 @@ TEST(Events, ChecksumIsCastagnolis) {
   EXPECT_EQ(masked_crc32c("123456789"), (0xe3069283U >> 15 | 0xe3069283U << 17) + 0xa282ead8U);
 }
 
-TEST(Events, RecordsFrameTheirMessages) {
-  const tiny::Folder folder;
-  {
-    EventWriter writer(folder.path(), 1);
-    writer.write(300, std::vector<Scalar>{{"a/b", 0.5}, {"bad", std::nan("")}});
-  }
-  const auto entry = std::filesystem::directory_iterator(folder.path())->path();
-  EXPECT_TRUE(entry.filename().string().starts_with("events.out.tfevents.")) << entry;
-  const std::string file = read_text_file(entry);
-  std::vector<std::string> messages;
-  for (std::size_t at = 0; at < file.size();) {
-    ASSERT_LE(at + 12, file.size());
-    std::uint64_t length = 0;
-    std::uint32_t length_crc = 0, crc = 0;
-    std::memcpy(&length, file.data() + at, 8);
-    std::memcpy(&length_crc, file.data() + at + 8, 4);
-    ASSERT_EQ(length_crc, masked_crc32c(std::string_view(file).substr(at, 8)));
-    messages.push_back(file.substr(at + 12, length));
-    ASSERT_EQ(messages.back().size(), length);
-    std::memcpy(&crc, file.data() + at + 12 + length, 4);
-    EXPECT_EQ(crc, masked_crc32c(messages.back()));
-    at += 12 + length + 4;
-  }
-  ASSERT_EQ(messages.size(), 3U);
-  EXPECT_HAS(messages[0], "brain.Event:2");
-  // wall time (9 bytes), step 300 as varint, summary { value { tag "a/b", simple_value 0.5f } }
-  EXPECT_EQ(messages[2].substr(9), std::string("\x10\xac\x02\x2a\x0c\x0a\x0a\x0a\x03"
-                                               "a/b\x15\x00\x00\x00\x3f",
-                                               17));
-}
-
 TEST(Balance, OfExperts) {
   const ExpertBalance even = balance_of(at::full({4}, 5, at::kLong));
   EXPECT_DOUBLE_EQ(even.most, 0.25);
