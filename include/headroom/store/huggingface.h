@@ -43,10 +43,8 @@ struct SpecialTokens {
   Json generation = Json::object();  // of generation_config.json, which takes precedence when text is generated
   Json tokenizer =
       Json::object();  // keys of tokenizer_config.json: bos_token, ..., add_bos_token, tokenizer_class, ...
-  static constexpr std::int32_t kBos = -1;
-  // Ids that the tokenizer prepends to every text. kBos: the id of bos_token, in checkpoints of earlier versions.
-  std::vector<std::int32_t> in_front;
-  std::string model_type;  // empty: not imported, or by an earlier version
+  std::vector<std::int32_t> in_front;  // ids that the tokenizer prepends to every text
+  std::string model_type;              // empty: not imported
 
   std::string name(const char* key) const;  // for "bos_token"; empty: none
   // Returns the id of "bos_token" in `tokenizer`, found by its name or, without a name, from config.json. -1 if the
@@ -66,7 +64,7 @@ SpecialTokens read_special_tokens(const std::filesystem::path& folder, const Sor
 // Metadata key of the special tokens in a checkpoint.
 inline constexpr const char* kSpecialTokens = "special_tokens";
 void store_special_tokens(const SpecialTokens& tokens, Checkpoint& checkpoint);
-// Returns nullopt if the model was trained by Headroom, or imported by an earlier version.
+// Returns nullopt if the model was trained by Headroom.
 std::optional<SpecialTokens> stored_special_tokens(const Checkpoint& checkpoint);
 
 // Returns special tokens for exporting a model that Headroom trained, whose texts start after a line end. No text

@@ -72,22 +72,10 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::v
   vocabulary_size_ = number_at(*file_, "vocabulary_size", 1, INT32_MAX);
   constexpr std::int64_t kMost = std::int64_t{1} << 48;  // so that the sum over many files does not overflow
   text_bytes_ = number_at(*file_, "text_bytes", 1, kMost);
-  const auto unknown = file_->metadata().find("unknown_bytes");
   if (file_->metadata().contains("decoded_bytes")) {
     unknown_ = {.tokens = number_at(*file_, "unknown_tokens", 0, kMost),
                 .bytes = number_at(*file_, "unknown_bytes", 0, text_bytes_)};
     decoded_bytes_ = number_at(*file_, "decoded_bytes", 1, kMost);
-  } else if (unknown == file_->metadata().end() || unknown->second != kNotCounted) {
-    // Earlier versions did not count the bytes that normalisation removes.
-    const std::string& kind = file_->metadata_at("tokenizer_kind");
-    if (kind == config::name_of(config::TokenizerKind::bytes) || kind == config::name_of(config::TokenizerKind::bpe)) {
-      unknown_ = tokenizers::Unknown();
-      if (unknown != file_->metadata().end()) {
-        unknown_ = {.tokens = number_at(*file_, "unknown_tokens", 0, kMost),
-                    .bytes = number_at(*file_, "unknown_bytes", 0, text_bytes_)};
-      }
-      decoded_bytes_ = text_bytes_;
-    }
   }
   tokens_ = &file_->at("tokens");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || tokens_->shape.size() != 1) {

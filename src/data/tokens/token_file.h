@@ -37,8 +37,8 @@ class TokenFile {
 
   std::int64_t size() const { return size_; }              // number of tokens
   std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes of the whole file's text
-  // Returns what the tokenizer could not represent; nullopt if unknown: for files of earlier versions, and for parts of
-  // a file whose text cannot be derived from the tokens.
+  // Returns what the tokenizer could not represent; nullopt if unknown: for parts of a file whose text cannot be
+  // derived from the tokens.
   const std::optional<tokenizers::Unknown>& unknown() const { return unknown_; }
   // Returns Tokenizer::decoded_bytes() of the whole file; 0 if unknown() is nullopt.
   std::int64_t decoded_bytes() const { return decoded_bytes_; }
@@ -51,7 +51,7 @@ class TokenFile {
   // Copies tokens [begin, begin+count) to `out`. Throws UserError for an id outside the vocabulary, and Error for a
   // range outside the file.
   void copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const;
-  // Reads the whole file. Throws UserError if the checksum does not match. Files of earlier versions have no checksum.
+  // Reads the whole file. Throws UserError if the checksum does not match.
   void verify() const;
   // Restores the tokenizer stored in the file. Throws UserError if it does not match the metadata.
   std::unique_ptr<tokenizers::Tokenizer> tokenizer() const;
@@ -119,7 +119,6 @@ PreparedPart prepare_validation(const config::DataOptions& data,
 // The layout of a token file, for its reader and its writer.
 
 inline constexpr const char *kTokenFormat = "headroom.tokens.1", *kDocuments = "documents";
-inline constexpr const char* kNotCounted = "not counted";  // metadata value of unknown_bytes if it is not known
 
 class TokenChecksum {
  public:

@@ -72,8 +72,6 @@ class TokenWriter {
       metadata["unknown_tokens"] = std::to_string(unknown_->tokens);
       metadata["unknown_bytes"] = std::to_string(unknown_->bytes);
       metadata["decoded_bytes"] = std::to_string(decoded_bytes_);
-    } else {
-      metadata["unknown_bytes"] = kNotCounted;
     }
     stream_.commit(metadata);
   }

@@ -190,9 +190,6 @@ Checkpoint read_unchecked(const fs::path& path) {
   Checkpoint checkpoint;
   checkpoint.metadata = file->metadata();
   checkpoint.config = config::parse_config(file->metadata_at("config"), origin);
-  if (file->metadata_at("config").find("\norder = ") == std::string::npos) {
-    checkpoint.config.data.order = config::Order::given;  // the only order of earlier versions
-  }
   config::check(checkpoint.config, origin);
   const auto step = whole_number(file->metadata_at("step"));
   if (!step) {

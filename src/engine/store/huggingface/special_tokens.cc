@@ -152,8 +152,7 @@ std::int32_t SpecialTokens::id(const char* key, const tokenizers::Tokenizer& of)
 
 std::vector<std::int32_t> SpecialTokens::begin(const tokenizers::Tokenizer& of) const {
   std::vector<std::int32_t> ids;
-  for (const std::int32_t given : in_front) {
-    const std::int32_t id = given == kBos ? this->id("bos_token", of) : given;
+  for (const std::int32_t id : in_front) {
     if (id >= 0 && id < of.vocabulary_size()) {
       ids.push_back(id);
     }
@@ -212,11 +211,11 @@ std::optional<SpecialTokens> stored_special_tokens(const Checkpoint& checkpoint)
   const Json model_type = stored.is_object() ? stored.value("model_type", Json()) : Json();
   std::vector<std::int32_t> in_front;
   const Json ids = stored.is_object() ? stored.value("in_front", Json()) : Json();
-  for (const Json& id : ids.is_array() ? ids : ids == true ? Json::array({SpecialTokens::kBos}) : Json::array()) {
-    in_front.push_back(id.is_number_integer() ? id.get<std::int32_t>() : SpecialTokens::kBos);
+  for (const Json& id : ids.is_array() ? ids : Json::array()) {
+    in_front.push_back(id.is_number_integer() ? id.get<std::int32_t>() : -1);
   }
   return SpecialTokens{.config = object_at("config", Json()),
-                       .generation = object_at("generation", Json::object()),  // earlier versions wrote none
+                       .generation = object_at("generation", Json()),
                        .tokenizer = object_at("tokenizer", Json()),
                        .in_front = std::move(in_front),
                        .model_type = model_type.is_string() ? model_type.get<std::string>() : ""};
