@@ -47,9 +47,9 @@ find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
 add_library(utf8proc::utf8proc INTERFACE IMPORTED)
 target_link_libraries(utf8proc::utf8proc INTERFACE ${UTF8PROC_LIBRARY})
 
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
 if(NOT HEADROOM_PACKAGE_ONLY)
-  find_package(PNG REQUIRED)
-  find_package(JPEG REQUIRED)
   find_package(CLI11 REQUIRED)
   # On some systems cpp-httplib is a compiled library with TLS, and its headers must be compiled with the same options.
   # Elsewhere it is header-only.

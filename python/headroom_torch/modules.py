@@ -291,11 +291,11 @@ class Head(Layer):
     """The output layer of a language model."""
 
     def forward(self, x: Tensor, embed: Optional[Tensor] = None, *, targets: Optional[Tensor] = None,
-                implementation: str = "automatic") -> Tensor:
-        """x [B, T, d_model] to logits [B, T, V], or with targets [B, T] int64 to their mean cross-entropy in nats. embed
-        [V, d_model]: the embedding matrix, if it is tied."""
+                each: bool = False, implementation: str = "automatic") -> Tensor:
+        """x [B, T, d_model] to logits [B, T, V], or with targets [B, T] int64 to their mean cross-entropy in nats; each: to
+        the cross-entropy of each that is not negative [N]. embed [V, d_model]: the embedding matrix, if it is tied."""
         tensors = self._tensors() if embed is None else [embed, *self._tensors()]
-        return self._run(x, implementation, tensors=tensors, targets=targets)[0]
+        return self._run(x, implementation, tensors=tensors, targets=targets, each=each)[0]
 
 
 class Block(Layer):

@@ -170,6 +170,7 @@ struct Cost {
   std::string match, by = "parameters";
   bool full = false;                // match: print every key
   std::vector<std::int64_t> ranks;  // numbers of ranks to report
+  bool sharded = false;             // ranks of headroom_torch.train
   double macs_per_second = 1e14;    // of each rank
 };
 

@@ -293,7 +293,12 @@ std::vector<at::Tensor> run_head(const Layer& layer, const Inputs& in, const nn:
   const c10::SymIntArrayRef tokens = in.x.sym_sizes().slice(0, 2);
   require_shape(layer, "targets", *in.targets, in.targets->sym_sizes() == tokens,
                 "of the tokens' shape " + c10::str(tokens));
-  return {head.cross_entropy(x.flatten(0, 1), in.targets->reshape({-1}), /*label_smoothing=*/0.0, context)};
+  nn::Context with_losses = context;
+  at::Tensor losses;
+  with_losses.token_losses = in.each ? &losses : nullptr;
+  const at::Tensor mean =
+      head.cross_entropy(x.flatten(0, 1), in.targets->reshape({-1}), /*label_smoothing=*/0.0, with_losses);
+  return {in.each ? losses : mean};
 }
 
 // Creates the layer for the sake of its parameters.

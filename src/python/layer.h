@@ -54,6 +54,7 @@ struct Inputs {
   std::optional<at::Tensor> routed_by;      // [B, T, d] for an MLP of experts: what tokens are routed by; default: x
   std::optional<at::Tensor> targets;        // [B, T], for a head: return the loss instead of logits
   bool remember = false;                    // block: also return its memory for the next chunk
+  bool each = false;                        // head: return the loss of each target that is not negative [N]
 };
 
 // A kind of layer: how its parameters are created and what it computes.

@@ -62,7 +62,7 @@ struct LayerCall {
     v.by_name();
     v("memory", in.memory, "source", in.source, "source_value", in.source_value, "valid_keys", in.valid_keys);
     v("valid_queries", in.valid_queries, "valid_source", in.valid_source, "routed_by", in.routed_by);
-    v("targets", in.targets, "remember", in.remember);
+    v("targets", in.targets, "remember", in.remember, "each", in.each);
     options.visit(v);
   }
 };

@@ -75,7 +75,7 @@ class Model {
   const config::ModelOptions& options() const { return parts_->options; }
   nn::Parameters& parameters() { return parts_->parameters; }
   const nn::Parameters& parameters() const { return parts_->parameters; }
-  at::Device device() const { return parameters().all().front().tensor.device(); }
+  virtual at::Device device() const { return parameters().all().front().tensor.device(); }
 
   // Models with memory read `memory` and replace it with this batch's. Throws Error if the batch lacks a tensor.
   virtual Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const = 0;

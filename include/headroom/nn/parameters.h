@@ -87,6 +87,8 @@ struct ParameterSource {
   at::TensorOptions options;
   std::optional<std::vector<at::Tensor>> given;
   Find find;
+  // If set, replaces each initial value, for example to store only a part of it.
+  std::function<at::Tensor(const at::Tensor& value, bool buffer)> keep;
 };
 
 // The parameters of a model. Tensors are shared handles: layers hold the same tensors.
@@ -166,6 +168,7 @@ class Builder {
   std::uint64_t seed_ = 0;
   std::shared_ptr<Given> given_;  // shared by all builders of a model
   ParameterSource::Find find_;
+  std::function<at::Tensor(const at::Tensor&, bool)> keep_;
   at::TensorOptions options_;
   Initialisation initialisation_;
   std::string prefix_;

@@ -174,7 +174,8 @@ int run(const Cost& options, const EngineRequest& request) {
     output.document(cost::paper_json(options.paper));
     return 0;
   }
-  const cost::Devices devices{.ranks = options.ranks, .macs_per_second = options.macs_per_second};
+  const cost::Devices devices{
+      .ranks = options.ranks, .macs_per_second = options.macs_per_second, .sharded = options.sharded};
   std::vector<cost::NamedConfig> configs = transformed(options.configs, [&](const std::string& name) {
     return cost::NamedConfig(name, load_with_start(name, options.set));
   });

@@ -10,10 +10,12 @@
 #include "cli/commands.h"
 #include "headroom/core/json.h"
 #include "headroom/store/open_model.h"
+#include "training/train/loop/sharded.h"
 
 namespace headroom::cli {
 
 int run(const Train& command, const EngineRequest& request);
+int run(const Train& command, const EngineRequest& request, const train::ShardedCall& sharded);
 int run(const Evaluate& command, const EngineRequest& request);
 int run(const Generate& command, const EngineRequest& request);
 int run(const Serve& command, const EngineRequest& request);

@@ -37,14 +37,6 @@ void check_applies(const GivenOption& option, config::ModelKind kind) {
 
 }  // namespace
 
-std::vector<std::string> overrides(const std::vector<std::string>& set, const EngineRequest& request) {
-  std::vector<std::string> all = set;
-  if (request.threads > 0) {
-    all.push_back(fmt::format("train.threads={}", request.threads));
-  }
-  return all;
-}
-
 void require_replaceable_file(const std::string& path, std::string_view option, std::string_view begins,
                               std::string_view difference) {
   require_writable(path, option);

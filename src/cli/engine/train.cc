@@ -26,14 +26,27 @@ std::string quality_of(const train::TrainResult& result, const tasks::Task& task
 
 }  // namespace
 
+std::vector<std::string> overrides(const std::vector<std::string>& set, const EngineRequest& request) {
+  std::vector<std::string> all = set;
+  if (request.threads > 0) {
+    all.push_back(fmt::format("train.threads={}", request.threads));
+  }
+  return all;
+}
+
 int run(const Train& command, const EngineRequest& request) {
+  return run(command, request, {});
+}
+
+int run(const Train& command, const EngineRequest& request, const train::ShardedCall& sharded) {
   const std::filesystem::path config(command.config);
   const std::filesystem::path out = command.out.empty() ? "runs" / config.stem() : std::filesystem::path(command.out);
   train::TrainRequest job{.config = config::load_run_config(command.config, overrides(command.set, request)),
                           .out = out,
                           .resume = command.resume,
                           .cache = cache_folder(),
-                          .command = request.command_line};
+                          .command = request.command_line,
+                          .sharded = sharded};
   job.recorded_losses = job.config.recorded_losses;
   catch_interrupts();
   const train::TrainResult result = train::train(job);

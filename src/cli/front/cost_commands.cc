@@ -91,12 +91,15 @@ void add_cost(Program& program) {
   command.add_flag("--full", options->full, "with --match: print every key, not only those that differ from CONFIG")
       ->needs(match);
   add_text(command, "--plot", options->plot, "FILE", "with --vary: page to write, with the costs over the values");
-  command
-      .add_option("--processes", options->ranks,
-                  "numbers of ranks: show what a rank stores, computes and sends in a training step")
-      ->delimiter(',')
-      ->allow_extra_args(false)  // CONFIG may follow
-      ->type_name("N,...");
+  CLI::Option* const processes =
+      command
+          .add_option("--processes", options->ranks,
+                      "numbers of ranks: show what a rank stores, computes and sends in a training step")
+          ->delimiter(',')
+          ->allow_extra_args(false)  // CONFIG may follow
+          ->type_name("N,...");
+  command.add_flag("--sharded", options->sharded, "with --processes: of python -m headroom_torch.train, by FSDP2")
+      ->needs(processes);
   command
       .add_option("--rate", options->macs_per_second,
                   "with --processes: assumed multiply-accumulates per second of a rank")

@@ -128,7 +128,7 @@ void Parameters::cache_weights_in(at::ScalarType type) {
 }
 
 Builder::Builder(Parameters& parameters, const ParameterSource& source, Initialisation initialisation)
-    : parameters_(&parameters), options_(source.options), initialisation_(initialisation) {
+    : parameters_(&parameters), keep_(source.keep), options_(source.options), initialisation_(initialisation) {
   if (source.given) {
     given_ = std::make_shared<Given>(Given{*source.given});
   } else if (source.find) {
@@ -181,6 +181,7 @@ at::Tensor Builder::parameter(std::string_view name, at::IntArrayRef shape, bool
       at::Generator(generator_).set_current_seed(mix(seed_, full));
     }
     at::Tensor value = make().to(options_.device());
+    value = keep_ ? keep_(value, buffer) : value;
     return buffer ? parameters_->add_buffer(std::move(full), std::move(value))
                   : parameters_->add(std::move(full), std::move(value), matmul_only_, hidden_);
   }

@@ -301,8 +301,8 @@ StepMemory step_memory(const Config& config) {
                    .moments = (moments_of(config, parameters) * kFloat).value()};
   Exact activations =
       rows * (saved.wide * kFloat + saved.in_products * (narrow ? kBfloat16 : kFloat)) + carried * kFloat;
-  activations += narrow ? product_parameters(model, parameters.value()) * kBfloat16 : 0;
-  bytes.activations = activations.value();
+  bytes.copies = narrow ? (product_parameters(model, parameters.value()) * kBfloat16).value() : 0;
+  bytes.activations = (activations + bytes.copies).value();
   bytes.carried = (carried * kFloat).value();
   const Exact passing = config.train.accumulate > 1 ? Exact(bytes.gradients) + bytes.activations
                                                     : Exact(std::max(bytes.gradients, bytes.activations));

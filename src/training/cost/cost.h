@@ -83,6 +83,7 @@ struct StepMemory {
   // the current chunk, for all sequences.
   std::int64_t activations = 0;
   std::int64_t carried = 0;  // the part of `activations` that is Transformer-XL memory
+  std::int64_t copies = 0;   // the part of `activations` that is bf16 copies of matrices
   // parameters + moments + max(gradients, activations), because activations are freed as gradients are allocated. With
   // train.accumulate > 1 it is the sum of all four, because gradients persist across micro-batches.
   std::int64_t total = 0;

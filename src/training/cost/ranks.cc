@@ -52,7 +52,7 @@ RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
   const std::int64_t n = ranks;
   Config config = given;
   raise_accumulators(config.train, n);
-  RanksCost cost{.accumulators = accumulators_of(config.train)};
+  RanksCost cost{.elements = count_parameters(config.model), .accumulators = accumulators_of(config.train)};
   cost.rounds = ceil_div(cost.accumulators, n);
   const StepMemory memory = step_memory(config);
   const auto macs = static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
@@ -92,6 +92,33 @@ RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
   return cost;
 }
 
+RanksCost sharded_cost(const Config& given, std::int64_t ranks) {
+  RanksCost cost = ranks_cost(given, ranks);  // checks the arguments
+  Config config = given;
+  raise_accumulators(config.train, ranks);
+  const StepMemory memory = step_memory(config);
+  ModelOptions ends = config.model;
+  ends.n_layers = ends.n_decoder_layers = ends.n_groups = 0;
+  const std::int64_t outside = count_parameters(ends), blocks = cost.elements - outside;
+  const std::int64_t block = ceil_div(blocks, config.model.distinct_layers());
+  cost.accumulators = config.train.accumulate;
+  cost.rounds = ceil_div(cost.accumulators, ranks);
+  for (RankCost& one : cost.all) {
+    one.elements = ceil_div(cost.elements, ranks);
+    one.accumulators = cost.rounds;
+    one.parameters = one.gradients = one.elements * kFloatBytes;
+    one.moments = 2 * one.parameters;
+    one.running_sums = 0;
+    one.staging = (Exact(2) * outside + Exact(4) * block + Exact(3) * one.elements).value() * kFloatBytes;
+    one.activations = memory.activations - memory.copies;
+    one.total = (Exact(kPythonBytes) + 4 * Exact(one.parameters) + one.staging + one.activations).value();
+    const Exact passes = Exact(one.accumulators) * (ranks - 1) * kFloatBytes;
+    one.gradients_sent = one.gradients_received = (passes * one.elements).value();
+    one.parameters_sent = one.parameters_received = (passes * ceil_div(cost.elements + blocks, ranks)).value();
+  }
+  return cost;
+}
+
 double RanksCost::imbalance() const {
   std::int64_t most = 0, sum = 0;
   for (const RankCost& one : all) {
@@ -114,7 +141,7 @@ double RanksCost::of_all_reduce() const {
     most = std::max({most, one.gradients_sent + one.parameters_sent, one.gradients_received + one.parameters_received});
   }
   const auto n = static_cast<double>(all.size());
-  return static_cast<double>(most) / (2.0 * static_cast<double>(all.front().parameters) * (n - 1.0) / n);
+  return static_cast<double>(most) / (8.0 * static_cast<double>(elements) * (n - 1.0) / n);
 }
 
 double RanksCost::hiding_bandwidth(double macs_per_second) const {

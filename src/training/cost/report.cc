@@ -90,10 +90,18 @@ std::string cost_table(const std::vector<NamedConfig>& configs) {
          "such a step: parameters, gradients, optimizer and activations.\n";
 }
 
+namespace {
+
+RanksCost cost_of(const config::Config& config, std::int64_t ranks, const Devices& devices) {
+  return devices.sharded ? sharded_cost(config, ranks) : ranks_cost(config, ranks);
+}
+
+}  // namespace
+
 Json ranks_json(const config::Config& config, const Devices& devices) {
   Json list = Json::array();
   for (const std::int64_t n : devices.ranks) {
-    const RanksCost cost = ranks_cost(config, n);
+    const RanksCost cost = cost_of(config, n, devices);
     Json ranks = Json::array();
     for (const RankCost& one : cost.all) {
       ranks.push_back({{"numbers", one.elements},
@@ -142,7 +150,7 @@ std::string ranks_table(const std::vector<NamedConfig>& configs, const Devices& 
                               "GiB", "gradients", "parameters", "x", "Gbit/s"}};
   for (const auto& [name, config] : configs) {
     for (const std::int64_t n : devices.ranks) {
-      const RanksCost cost = ranks_cost(config, n);
+      const RanksCost cost = cost_of(config, n, devices);
       const RankCost& one = cost.largest();
       rows.push_back({name, grouped(n), grouped(cost.accumulators), fmt::format("{:.2f}", cost.imbalance()),
                       gibibytes(one.parameters), gibibytes(one.gradients), gibibytes(one.moments),

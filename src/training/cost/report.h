@@ -26,6 +26,7 @@ std::string cost_table(const std::vector<NamedConfig>& configs);
 struct Devices {
   std::vector<std::int64_t> ranks;
   double macs_per_second = 1e14;
+  bool sharded = false;  // sharded_cost()
 };
 // [{processes, sums, rounds, imbalance, of_all_reduce, hiding_bandwidth, macs_per_second, ranks: [{numbers, memory:
 // {parameters, gradients, moments, running_sums, staging, activations, total}, sent: {gradients, parameters}, received:

@@ -152,6 +152,23 @@ TEST(Ranks, AccumulatorsAreRaisedToADivisor) {
   EXPECT_GT(cost.all.front().running_sums, 0);
 }
 
+TEST(Ranks, ShardedRanksStoreSixteenBytesOfTheirElements) {
+  config::Config config = recipe("switchhead/wt103_47m");
+  const std::int64_t all = count_parameters(config.model);
+  for (const std::int64_t n : {1, 4}) {
+    config.train.accumulate = 8;
+    const RanksCost cost = sharded_cost(config, n);
+    const RankCost& one = cost.largest();
+    EXPECT_NEAR(static_cast<double>(one.parameters + one.gradients + one.moments), 16.0 * static_cast<double>(all / n),
+                16.0);
+    EXPECT_EQ(one.gradients_sent, 8 / n * (n - 1) * 4 * one.elements);
+    EXPECT_GT(one.parameters_received, n == 1 ? -1 : one.gradients_sent);
+    EXPECT_LT(one.parameters_received, 2 * one.gradients_sent + 1);
+    EXPECT_EQ(one.activations, ranks_cost(config, 1).largest().activations);
+  }
+  EXPECT_LT(sharded_cost(config, 8).largest().total, ranks_cost(config, 8).largest().total);
+}
+
 TEST(Ranks, RefusesUnevenBatches) {
   config::Config config = recipe("switchhead/wt103_47m");  // 64 sequences
   EXPECT_THROW(ranks_cost(config, 0), UserError);

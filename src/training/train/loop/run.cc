@@ -27,6 +27,9 @@ constexpr std::int64_t kSampleTokens = 60;
 
 std::unique_ptr<models::Model> model_of(const RunParts& parts) {
   const config::Config& config = parts.config;
+  if (parts.sharded) {
+    return make_sharded_model(config, parts.sharded);
+  }
   const at::Device device = models::resolve(config.train.device);
   if (parts.initial != nullptr) {
     return build_initial_model(*parts.initial, config.model, device);
@@ -103,16 +106,21 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
       plan_(config_, task_.figures(), parts.predictions),
       data_(std::move(parts.data)),
       group_(group),
+      sharded_(parts.sharded),
       model_(model_of(parts)),
       teacher_(open_teacher(config_, data_.tokenizer.get(), model_->device(), parts.cache)),
       state_(parts.resumed != nullptr
                  ? from_checkpoint(parts.resumed->checkpoint, *model_, parts.resumed->file.string(), group_)
                  : initial_state(model_->parameters(), config_.train.optimizer, group_)),
-      reducer_(make_gradient_reducer(*model_, config_.train, group_)),
+      reducer_(sharded_ ? nullptr : make_gradient_reducer(*model_, config_.train, group_)),
       context_(models::make_context(config_.train, model_->device())),
       history_(std::move(parts.history)),
       recorded_losses_(std::move(parts.recorded_losses)),
       checkpoint_(parts.resumed != nullptr ? parts.resumed->file : std::filesystem::path()) {
+  if (sharded_) {
+    open_sharded(sharded_, config_, parts.out, state_.step,
+                 parts.initial != nullptr ? &parts.initial->checkpoint : nullptr);
+  }
   if (teacher_) {
     config_.train.teacher_sha256 = teacher_->parameters_sha256();
     describe(*teacher_, config_);
@@ -199,8 +207,9 @@ StepOutcome Run::advance(Writer& writer) {
   if (batch.resets_memory) {
     state_.memory.reset();
   }
-  const StepOutcome outcome =
-      train_step({*model_, teacher_.get()}, batch.to(model_->device()), state_, config_.train, context_, *reducer_);
+  const StepOutcome outcome = sharded_ ? sharded_step(sharded_, batch, state_, config_.train, group_, interrupted())
+                                       : train_step({*model_, teacher_.get()}, batch.to(model_->device()), state_,
+                                                    config_.train, context_, *reducer_);
   if (nothing_to_save) {
     end_soon_if_interrupted(false);
   }
@@ -303,7 +312,7 @@ void Run::validate(std::int64_t most_predictions, Writer& writer) {
                                  .most_tokens = most_predictions,
                                  .context = context_,
                                  .show_progress = writer.writes(),
-                                 .group = &group_};
+                                 .group = sharded_ ? &alone() : &group_};  // the ranks divide each batch
   options.context.usage = &usage;
   OverflowFinder overflow;
   options.context.observer = &overflow;
@@ -346,26 +355,45 @@ void Run::sample(Writer& writer) const {
 }
 
 void Run::save(Writer& writer) {
-  write_state([&](const store::Checkpoint& checkpoint) { checkpoint_ = writer.checkpoint(checkpoint); });
   history_.saved_step = state_.step;
+  if (sharded_) {
+    const bool ends = plan_.finished(state_.step) || stops();
+    const Json values = {{"step", state_.step},
+                         {"metadata", checkpoint().metadata},
+                         {"keep", config_.train.keep_checkpoints},
+                         {"wait", ends}};
+    sharded_("save", values, {});
+    if (!ends) {
+      return;
+    }
+  }
+  write_state([&](const store::Checkpoint& checkpoint) { checkpoint_ = writer.checkpoint(checkpoint); });
 }
 
 template <class Write>
 void Run::write_state(const Write& write) const {
   try {
-    TrainState whole = state_;
-    if (group_.size() > 1) {
-      whole.memory = gather_layers(state_.memory, config_.train, group_);
-    }
-    write(to_checkpoint(whole, {.model = *model_,
-                                .config = config_,
-                                .tokenizer = data_.tokenizer,
-                                .data = data_.training->identity(),
-                                .group = group_,
-                                .special_tokens = data_.special_tokens}));
+    write(checkpoint());
   } catch (const store::NotFiniteError& error) {
     throw_diverged(error.what(), state_.step);
   }
+}
+
+store::Checkpoint Run::checkpoint() const {
+  TrainState whole = state_;
+  if (group_.size() > 1) {
+    whole.memory = gather_layers(state_.memory, config_.train, group_);
+  }
+  store::Checkpoint checkpoint = to_checkpoint(whole, {.model = *model_,
+                                                       .config = config_,
+                                                       .tokenizer = data_.tokenizer,
+                                                       .data = data_.training->identity(),
+                                                       .group = group_,
+                                                       .special_tokens = data_.special_tokens});
+  if (sharded_) {
+    add_shards(sharded_, checkpoint);
+  }
+  return checkpoint;
 }
 
 void Run::throw_diverged(std::string_view what, std::int64_t step) const {
@@ -390,7 +418,7 @@ TrainResult Run::result() const {
   const auto tokens = static_cast<double>(steady ? state_.steady_tokens : state_.tokens);
   const double seconds = steady ? state_.steady_seconds : state_.seconds;
   const auto [epoch, in_epoch] = state_.position;
-  if (const parallel::GlooGroup::Traffic traffic = group_.traffic(); group_.size() > 1) {
+  if (const parallel::GlooGroup::Traffic traffic = group_.traffic(); group_.size() > 1 && reducer_) {
     log_debug("{} elements owned; {} bytes sent and {} received in {} steps; peak memory {} bytes",
               sum_over(reducer_->owned(), &Shard::count), traffic.sent, traffic.received, steps_here_,
               models::peak_memory_bytes(model_->device()));
@@ -408,7 +436,7 @@ TrainResult Run::result() const {
                               : 0.0,
           .peak_memory_bytes = models::peak_memory_bytes(model_->device()),
           .parameters = model_->parameters().count(),
-          .parameters_sha256 = parameters_sha256(model_->parameters()),
+          .parameters_sha256 = sharded_ ? "" : parameters_sha256(model_->parameters()),
           .interrupted = stops(),
           .validation = history_.validations,
           .best_step = config_.train.keep_best ? history_.best_step : std::nullopt};

@@ -25,9 +25,10 @@ struct RunParts {
   config::Config config;  // with all keys resolved that depend on the machine or on earlier processes
   tasks::TaskData data;
   History history = {};
-  std::int64_t predictions = 0;              // Validations::predictions
-  std::vector<double> recorded_losses = {};  // TrainRequest::recorded_losses
-  std::filesystem::path cache = {};          // TrainRequest::cache
+  std::int64_t predictions = 0;                // Validations::predictions
+  std::vector<double> recorded_losses = {};    // TrainRequest::recorded_losses
+  std::filesystem::path cache = {}, out = {};  // TrainRequest::cache, out
+  ShardedCall sharded = {};                    // TrainRequest::sharded
   // The run continues from `resumed`, or starts from `initial`, or from random parameters. Used by the constructor
   // only.
   const ResumePoint* resumed = nullptr;
@@ -68,6 +69,7 @@ class Run {
   bool stops() const;
   template <class Write>
   void write_state(const Write& write) const;
+  store::Checkpoint checkpoint() const;
   TrainResult result() const;
 
   config::Config config_;
@@ -75,10 +77,11 @@ class Run {
   TrainingPlan plan_;
   tasks::TaskData data_;
   parallel::GlooGroup& group_;
+  ShardedCall sharded_;
   std::unique_ptr<models::Model> model_;
   std::unique_ptr<Teacher> teacher_;  // null: none
   TrainState state_;
-  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<GradientReducer> reducer_;  // null: sharded
   nn::Context context_;
   History history_;
   std::vector<double> recorded_losses_;

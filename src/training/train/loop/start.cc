@@ -51,7 +51,13 @@ constexpr std::string_view kFixed[] = {"train.batch_size",     "train.batch_toke
 std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel::GlooGroup& group) {
   std::error_code error;
   refuse_others(request.out, FolderKind::run, "the run");
-  const bool holds_checkpoints = store::has_checkpoints(request.out);
+  const fs::path folder = request.out / kShardedFolder;
+  const bool holds_sharded = fs::exists(folder, error) && !fs::is_empty(folder, error);
+  const bool holds_checkpoints = request.sharded ? holds_sharded : store::has_checkpoints(request.out);
+  if (request.resume && !holds_checkpoints && (holds_sharded || store::has_checkpoints(request.out))) {
+    user_error("{}: cannot be resumed: it holds only checkpoints of {}; resume it with that command",
+               request.out.string(), request.sharded ? "headroom train" : "headroom_torch.train");
+  }
   if (!request.resume && !group.restarted() && (holds_checkpoints || fs::exists(request.out / "config.toml", error))) {
     user_error("{}: already holds a run; resume it (--resume) or choose another folder", request.out.string());
   }
@@ -64,6 +70,9 @@ std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel:
       log_info("nothing to resume in {}: the run starts at step 0", request.out.string());
     }
     return std::nullopt;
+  }
+  if (request.sharded) {
+    return ResumePoint{folder, newest_sharded(request.sharded, request.out)};
   }
   const fs::path file = store::find_checkpoint(request.out);
   ResumePoint point{file, store::read_checkpoint(file)};

@@ -102,7 +102,7 @@ History history_of(const std::filesystem::path& folder, const std::optional<Resu
                    const std::vector<tasks::FigureKind>& kinds) {
   History history = read_history(folder, resumed ? resumed->checkpoint.step : 0, kinds);
   history.best_step = store::step_in(best_file(folder));
-  if (resumed) {
+  if (resumed && !resumed->checkpoint.tensors.empty()) {  // the last step of a sharded run is also saved as a whole
     history.saved_step = resumed->checkpoint.step;
   }
   return history;
@@ -166,9 +166,12 @@ auto leader_first(parallel::GlooGroup& group, std::int64_t timeout, const Open& 
 tasks::TaskData open_data(const config::Config& config, const std::filesystem::path& cache,
                           const std::optional<ResumePoint>& resumed, const std::optional<InitialParameters>& initial) {
   const tasks::Task& task = tasks::task_for(config, "train");
-  tasks::TaskData data = config.train.start_from.empty()
-                             ? task.open(config, cache)
-                             : open_data_with(task, config, resumed ? resumed->file : initial->file, cache);
+  const bool holds_tokenizer = resumed && resumed->checkpoint.tokenizer;
+  tasks::TaskData data =
+      config.train.start_from.empty()
+          ? task.open(config, cache)
+          : open_data_with(task, config,
+                           holds_tokenizer ? resumed->file : store::find_checkpoint(config.train.start_from), cache);
   if (resumed || initial) {
     const store::Checkpoint& before = resumed ? resumed->checkpoint : initial->checkpoint;
     const auto special = before.metadata.find(store::kSpecialTokens);
@@ -278,11 +281,13 @@ void check_machine(const config::Config& config) {
   }
 }
 
-config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer) {
+config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer, bool sharded) {
   if (config.vocabulary_follows_tokenizer && tokenizer != nullptr) {
     config.model.vocabulary_size = tokenizer->vocabulary_size() + config::n_special_tokens(config.model.kind);
     config::check(config, "train");
-    check_machine(config);
+    if (!sharded) {
+      check_machine(config);
+    }
   }
   return config;
 }
@@ -295,6 +300,9 @@ TrainResult train(const TrainRequest& request) {
     config::check(request.config, "train");
   }
   const tasks::Task& task = tasks::task_for(request.config, "train");
+  if (request.sharded) {
+    require_shardable(request.config);
+  }
   require_data_files(request.config.data);  // before creating the folder, so that a wrong name is refused first
   std::optional<FolderLock> lock;
   if (group.leads()) {
@@ -304,13 +312,18 @@ TrainResult train(const TrainRequest& request) {
   require_shared_folder(request.out, group);
   std::optional<InitialParameters> initial = resumed ? std::nullopt : open_initial_parameters(request.config);
   config::Config config = resolve(request.config, resumed, initial, group);
-  check_machine(config);
+  if (!request.sharded) {
+    check_machine(config);
+  } else if (config.train.accumulate % group.size() != 0) {
+    user_error("train.accumulate: must be a multiple of the number of ranks, {}, got {}", group.size(),
+               config.train.accumulate);
+  }
   if (group.leads() && (!resumed || resumed->checkpoint.step < config.train.steps)) {
     check_disk(config, request.out, resumed ? std::ssize(store::checkpoints_of(request.out)) : 0);
   }
   tasks::TaskData data =
       leader_first(group, timeout, [&] { return open_data(config, request.cache, resumed, initial); });
-  config = with_vocabulary_of(std::move(config), data.tokenizer.get());
+  config = with_vocabulary_of(std::move(config), data.tokenizer.get(), request.sharded != nullptr);
   models::set_threads(config.train.threads);
   catch_interrupts();
   if (config.train.seconds > 0.0 && !resumed) {
@@ -322,7 +335,9 @@ TrainResult train(const TrainRequest& request) {
     decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }
   if (group.size() > 1) {
-    describe_ranks(request.config.train, config.train, group.size());
+    if (!request.sharded) {
+      describe_ranks(request.config.train, config.train, group.size());
+    }
     require_same_setup(config, data.training->identity(), group);
   }
   const Speed speed = group.leads() ? speed_of(config, group) : Speed();  // before reset_peak_memory()
@@ -337,6 +352,8 @@ TrainResult train(const TrainRequest& request) {
            .predictions = predictions,
            .recorded_losses = request.recorded_losses,
            .cache = request.cache,
+           .out = request.out,
+           .sharded = request.sharded,
            .resumed = resumed ? &*resumed : nullptr,
            .initial = initial ? &*initial : nullptr},
           group);

@@ -8,6 +8,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/tokenizers/tokenizer.h"
+#include "sharded.h"
 #include "training/parallel/gloo_group.h"
 #include "training/train/record/run_folder.h"
 
@@ -31,6 +32,7 @@ struct TrainRequest {
   // train.gradient_accumulators and train.threads, the trained parameters do not depend on the number of ranks.
   parallel::GlooGroup* group = &parallel::default_group();
   std::string command = {};  // the command line, if it concerns only this run
+  ShardedCall sharded = {};  // if set, that code trains the model
 };
 
 // Trains and writes the run folder (interface: config.toml, metrics.jsonl, events.out.tfevents.*, checkpoints/; also
@@ -43,8 +45,8 @@ TrainResult train(const TrainRequest& request);
 void check_machine(const config::Config& config);
 
 // If the config leaves the vocabulary size to the tokenizer, returns the config with the tokenizer's size, after
-// checking it on this machine again. Otherwise returns the config unchanged. `tokenizer`: null if the task reads no
-// text.
-config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer);
+// checking it (unless `sharded`, also on this machine). Otherwise returns the config unchanged. `tokenizer`: null if
+// the task reads no text.
+config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer, bool sharded = false);
 
 }  // namespace headroom::train

@@ -209,6 +209,10 @@ TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Mo
   const config::Optimizer optimizer = checkpoint.config.train.optimizer;
   for (const Shard& shard : owned_shards(model.parameters(), optimizer, group)) {
     const nn::Parameter& parameter = model.parameters().all()[shard.tensor];
+    if (parameter.tensor.is_meta()) {  // a sharded model (train/loop/sharded.h), which has its own moments
+      state.moments = initial_state(model.parameters(), optimizer, group).moments;
+      break;
+    }
     const auto copy = [&](const char* kind) {
       return copy_of(checkpoint, kind + parameter.name, shard, parameter.tensor, origin);
     };
