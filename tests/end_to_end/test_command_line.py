@@ -54,22 +54,6 @@ def test_help_of_the_config_names_every_key(headroom):
     assert text.startswith("[train]") and "steps = " in text and "batch_size = " not in text
 
 
-@pytest.mark.parametrize("arguments, part", [
-    (["train", "--ste", "x"], "--set"),
-    (["train", "no/such/recipe"], "no/such/recipe"),
-    (["train", "demo/dense_h8", "--set", "model.n_layer=3"], "n_layers"),
-    (["train", "--help-config", "train.stepz"], "train.steps"),
-    (["cost", "--paper", "no such paper"], "no such paper"),
-    (["cost", "--paper", "moa", "--set", "model.d_model=4"], "--set"),
-    (["generate", "no_such_run", "--prompt", "x", "--tokens", "many"], "--tokens"),
-    (["bench", "no_such_bench"], "no_such_bench"),
-    (["tokenizer", "encode", "/no/such/file", "text"], "/no/such/file"),
-    (["recipes", "--threads", "2"], "--threads"),
-])
-def test_a_user_error_is_one_line_and_status_2(headroom, tmp_path, arguments, part):
-    assert part in headroom.refusal(*arguments)
-
-
 def test_a_config_error_names_file_and_line(headroom, tmp_path):
     config = tmp_path / "wrong.toml"
     config.write_text("[model]\nn_layers = 2\nd_modle = 64\n")

@@ -54,10 +54,3 @@ def test_the_page_shows_the_output_of_the_commands(headroom):
             assert output == printed, "HEADROOM_WRITE_DOCS=1 writes the page anew"
     if "HEADROOM_WRITE_DOCS" in os.environ:
         PAGE.write_text(page)
-
-
-def test_invalid_numbers_of_processes_are_refused(headroom):
-    refused = lambda *more: headroom.refusal("cost", "switchhead/wt103_47m", *more)
-    assert "--rate: must be above 0, got -1" in refused("--processes", 2, "--rate=-1")
-    assert "from 1 to 65536, got 0" in refused("--processes", 0)
-    assert "train.batch_size: must be a multiple of the number of ranks, 5, got 64" in refused("--processes", 5)

@@ -47,20 +47,6 @@ def test_a_better_change_is_kept(headroom, folder):
     assert kept["decision"] == "keep" and kept["difference"]["high"] < 0 and len(kept["pairs"]) <= 3
 
 
-@pytest.mark.parametrize("arguments, part", [
-    ([], "--set"),
-    (["--set", "model.n_layers=2"], "--set: model.n_layers=2: the base has this value already"),
-    (["--set", "data.shuffle=false"], "data."),
-    (["--set", "train.evaluate_tokens=100"], "train.evaluate_tokens"),
-    (["--set", "train.seed=2"], "--change-seed"),
-    (["--set", "train.seconds=9"], "train.seconds"),
-    ([*BROKEN, "--pairs", 1], "--pairs"),
-    ([*BROKEN, "--budget", "soon"], "--budget"),
-])
-def test_refuses(headroom, folder, arguments, part):
-    assert part in headroom.refusal("try", folder / "tiny.toml", *arguments, "--out", folder / "refused")
-
-
 def test_refuses_to_compare_with_runs_of_other_data(headroom, folder, tmp_path):
     ask(headroom, folder, *BROKEN, status=3)
     validation = folder / "validation.txt"
