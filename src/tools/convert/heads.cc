@@ -207,7 +207,12 @@ void Search::add_uniform(HeadsResult& result) const {
     }
     result.uniforms.push_back(std::move(own));
   }
-  std::ranges::sort(result.uniforms, {}, [](const HeadsChoice& of) { return of.shares.front(); });
+  // Only those that lose less than all cheaper ones.
+  std::ranges::sort(result.uniforms, {}, [](const HeadsChoice& of) { return std::pair(of.shares[0], of.predicted); });
+  double least = std::numeric_limits<double>::infinity();
+  std::erase_if(result.uniforms, [&](const HeadsChoice& of) {
+    return of.predicted >= std::exchange(least, std::min(least, of.predicted));
+  });
   if (!best) {
     return;
   }

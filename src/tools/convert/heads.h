@@ -65,7 +65,7 @@ struct HeadsResult {
   config::Config config;               // of the result
   std::optional<HeadsChoice> uniform;  // the best choice with equal layers and at most the same costs
   double uniform_loss = 0.0;           // of that conversion on held-out tokens
-  // For the page: choices for budgets of the first cost, and all uniform ones, by ascending cost.
+  // For the page: choices for budgets of the first cost, and the best uniform ones, by ascending cost.
   std::vector<HeadsChoice> curve, uniforms;
 };
 

@@ -44,6 +44,23 @@ Json points_of(const std::vector<HeadsChoice>& choices) {
   return points;
 }
 
+// The predicted and measured losses, and those of the best equal layers.
+std::string losses_text(const HeadsResult& result) {
+  std::string text = fmt::format("added after a short fit: {} predicted, {} measured{}\n",
+                                 format_decimal(result.chosen.predicted, 4), format_decimal(result.measured, 4),
+                                 result.corrected ? ", chosen by the losses of pairs of layers" : "");
+  const auto line = [&](const std::string& name, double loss, const std::vector<double>& shares) {
+    text += fmt::format("{}: loss {} on held-out tokens, {} above the source; {}\n", name, format_decimal(loss, 4),
+                        format_decimal(loss - result.conversion.loss_before, 4), costs_text(result, shares));
+  };
+  line("by layer", result.conversion.loss_after, result.chosen.shares);
+  if (result.uniform) {
+    line(fmt::format("{} heads in every layer", name_of(result.uniform->layers.front().heads)), result.uniform_loss,
+         result.uniform->shares);
+  }
+  return text;
+}
+
 }  // namespace
 
 Json to_json(const HeadsResult& result) {
@@ -83,21 +100,7 @@ std::string to_text(const HeadsResult& result) {
                     fmt::format("{}", heads.kv_heads), format_decimal(loss, 4)});
     std::ranges::transform(shares, std::back_inserter(rows.back()), percent);
   }
-  const Conversion& made = result.conversion;
-  std::string text =
-      text_table(rows, {}) + fmt::format("added after a short fit: {} predicted, {} measured{}\n",
-                                         format_decimal(result.chosen.predicted, 4), format_decimal(result.measured, 4),
-                                         result.corrected ? ", chosen by the losses of pairs of layers" : "");
-  const auto line = [&](const std::string& name, double loss, const std::vector<double>& shares) {
-    text += fmt::format("{}: loss {} on held-out tokens, {} above the source; {}\n", name, format_decimal(loss, 4),
-                        format_decimal(loss - made.loss_before, 4), costs_text(result, shares));
-  };
-  line("by layer", made.loss_after, result.chosen.shares);
-  if (result.uniform) {
-    line(fmt::format("{} heads in every layer", name_of(result.uniform->layers.front().heads)), result.uniform_loss,
-         result.uniform->shares);
-  }
-  return text;
+  return text_table(rows, {}) + losses_text(result);
 }
 
 std::string to_page(const HeadsResult& result, const HeadsRequest& request) {
@@ -118,26 +121,22 @@ std::string to_page(const HeadsResult& result, const HeadsRequest& request) {
   const Json lines = {{{"name", "by layer"}, {"points", points_of(result.curve)}, {"style", 0}, {"dots", false}},
                       {{"name", "all layers alike"}, {"points", points_of(result.uniforms)}, {"style", 1}}};
   const std::string& cost = result.costs.front();
-  Json blocks =
-      Json::array({{{"heading", "Heads by layer"}},
-                   {{"table", {{"columns", {"layer", "heads", "key heads", "loss added alone", cost}}, {"rows", rows}}},
-                    {"card", true}},
-                   {{"code", to_text(result)}},
-                   {{"heading", "Loss against budget"}},
-                   {{"figure",
-                     "The loss that fewer heads add, as the sum over layers converted alone, before all layers are "
-                     "fitted together"},
-                    {"blocks",
-                     {{{"chart", "lines"},
-                       {"title", "Loss against budget"},
-                       {"x_label", cost + ", % of the source"},
-                       {"y", "from_zero"},
-                       {"name_room", 18},
-                       {"lines", lines}}}}}});
-  const std::string title = fmt::format("Heads of {} by layer", request.convert.source);
-  return draw::block_page({{"title", title},
-                           {"header", {{{"heading", title}}, {{"code", request.convert.command}}}},
-                           {"blocks", std::move(blocks)}});
+  Json chart = {{"chart", "lines"},
+                {"title", "Loss against budget"},
+                {"x_label", cost + ", % of the source"},
+                {"lines", lines},
+                {"y", "from_zero"},
+                {"name_room", 18}};
+  Json figure = {{"figure", "Loss against budget"},
+                 {"remark", "the loss that fewer heads add, as the sum over layers converted alone with a short fit"},
+                 {"blocks", Json::array({std::move(chart)})}};
+  Json table = {{"table", {{"columns", {"layer", "heads", "key heads", "loss added alone", cost}}, {"rows", rows}}}};
+  return draw::block_page({{"title", "Heads by layer: " + request.convert.source},
+                           {"header", {{{"code", request.convert.command}}}},
+                           {"blocks",
+                            {{{"card", Json::array({std::move(table)})}},
+                             {{"code", losses_text(result)}},
+                             {{"grid", Json::array({std::move(figure)})}}}}});
 }
 
 }  // namespace headroom::convert
