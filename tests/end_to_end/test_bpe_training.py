@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from train_runs import TINY_MODEL
+from train_runs import small_config
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
@@ -76,20 +76,8 @@ def test_training_is_deterministic(headroom, made, text, tmp_path):
 
 
 def test_a_config_trains_a_tokenizer(headroom, text, tmp_path):
-    config = tmp_path / "bpe.toml"
-    config.write_text(TINY_MODEL + f"""
-[tokenizer]
-kind = "bpe"
-vocabulary_size = 400
-[data]
-train = ["{text}"]
-[train]
-steps = 4
-batch_size = 4
-evaluate_tokens = 256
-threads = 1
-precision = "fp32"
-""")
+    config = small_config(tmp_path / "bpe.toml", None, f'data.train = ["{text}"]', 'tokenizer.kind = "bpe"',
+                          "tokenizer.vocabulary_size = 400", "train.steps = 4", "train.evaluate_tokens = 256")
     run = tmp_path / "run"
     headroom("train", config, "--out", run)
     info = headroom.json("evaluate", run)
@@ -111,19 +99,9 @@ def test_a_share_is_held_out_of_text_and_tokens(headroom, made, text, tmp_path):
     assert "needs FILE" in refusal
     refusal = headroom.refusal("data", "prepare", text, "--tokenizer", made, "--out", share, "--validation-share", 1)
     assert "--validation-share" in refusal
-    config = tmp_path / "tokens.toml"
-    config.write_text(TINY_MODEL + """
-[data]
-train = ["all.tokens", "share.tokens"]
-mixture = [2, 1]
-validation_fraction = 0.1
-batching = "chunks"
-[train]
-steps = 2
-batch_size = 4
-threads = 1
-precision = "fp32"
-""")
+    config = small_config(
+        tmp_path / "tokens.toml", None, 'data.train = ["all.tokens", "share.tokens"]', "data.mixture = [2, 1]",
+        "data.validation_fraction = 0.1", 'data.batching = "chunks"', 'tokenizer.kind = "bpe"', "train.steps = 2")
     run = tmp_path / "run"
     headroom("train", config, "--out", run)
     info = headroom.json("evaluate", run)

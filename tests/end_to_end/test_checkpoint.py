@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from train_runs import TINY_MODEL
+from train_runs import small_config
 
 MODELS = pathlib.Path(__file__).resolve().parents[1] / "engine" / "store" / "huggingface"
 
@@ -28,24 +28,9 @@ def test_info(headroom, trained):
 def test_info_of_layers_that_differ(headroom, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("abc,def;" * 200)
-    config = tmp_path / "mixed.toml"
-    config.write_text(TINY_MODEL.replace("n_layers = 1", "n_layers = 3\nvocabulary_size = 256") + f"""
-[[model.layers]]
-repeat = 2
-attention = {{ score = "linear" }}
-[[model.layers]]
-attention = {{ window = 4, n_heads = 1 }}
-[tokenizer]
-kind = "bytes"
-vocabulary_size = 256
-[data]
-train = ["{text}"]
-validation = ["{text}"]
-[train]
-steps = 1
-batch_size = 2
-threads = 1
-""")
+    config = small_config(
+        tmp_path / "mixed.toml", text, "model.n_layers = 3", "model.attention.d_head = 8", "train.steps = 1",
+        'model.layers = [{ repeat = 2, attention = { score = "linear" } }, { attention = { window = 4, n_heads = 1 } }]')
     headroom("train", config, "--out", tmp_path / "run")
     lines = headroom("checkpoint", "info", tmp_path / "run").stdout.splitlines()
     (linear,) = [line for line in lines if "score linear" in line]
@@ -57,8 +42,7 @@ def test_a_warning_if_the_validation_data_has_changed(headroom, tmp_path):
     texts = tmp_path / "texts"
     texts.mkdir()
     (texts / "a.txt").write_text("some letters and digits, 0123456789\n" * 400)
-    config = tmp_path / "mine.toml"
-    config.write_text(TINY_MODEL + '[tokenizer]\nkind = "bytes"\n[data]\ntrain = ["texts/*.txt"]\n[train]\nsteps = 1\n')
+    config = small_config(tmp_path / "mine.toml", None, 'data.train = ["texts/*.txt"]', "train.steps = 1")
     headroom("train", config, "--out", tmp_path / "run")
     files = [tmp_path / "run", tmp_path / "run" / "checkpoints" / "step_1.safetensors"]
     assert not any("changed" in headroom("evaluate", file).stderr for file in files)
@@ -71,9 +55,8 @@ def test_a_warning_if_the_validation_data_has_changed(headroom, tmp_path):
 
 def test_a_masked_model_is_not_sent_to_a_class_for_language_models(headroom, tmp_path):
     (tmp_path / "a.txt").write_text("some letters and digits, 0123456789\n" * 400)
-    config = tmp_path / "mine.toml"
-    config.write_text('[tokenizer]\nkind = "bytes"\n[data]\ntrain = ["a.txt"]\n[train]\nsteps = 1\n' +
-                      TINY_MODEL.replace("[model]\n", '[model]\nkind = "masked_language_model"\n'))
+    config = small_config(tmp_path / "mine.toml", None, 'model.kind = "masked_language_model"', 'data.train = ["a.txt"]',
+                          "train.steps = 1")
     headroom("train", config, "--out", tmp_path / "run")
     message = headroom.refusal("checkpoint", "export", tmp_path / "run", "--format", "huggingface", "--out", tmp_path / "hf")
     assert "model.kind" in message and "HeadroomForCausalLM" not in message
@@ -140,19 +123,8 @@ def test_import_evaluates_generates_and_exports(headroom, tmp_path, kind):
 def test_training_with_a_tokenizer_from_elsewhere(headroom, tiny, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("abc,def;" * 200)
-    config = tmp_path / "bpe.toml"
-    config.write_text(TINY_MODEL + f"""
-[tokenizer]
-kind = "bpe"
-model = "{MODELS / 'tokenizer.json'}"
-[data]
-train = ["{text}"]
-validation = ["{text}"]
-[train]
-steps = 2
-batch_size = 2
-threads = 1
-""")
+    config = small_config(tmp_path / "bpe.toml", text, 'tokenizer.kind = "bpe"',
+                          f'tokenizer.model = "{MODELS}/tokenizer.json"', "train.steps = 2")
     run = tmp_path / "run"
     assert headroom.json("train", config, "--out", run)["steps"] == 2
     info = headroom.json("checkpoint", "info", run)
@@ -174,17 +146,8 @@ def parameters_in(folder):
 @pytest.mark.parametrize("kind", ["llama_biases", "mistral", "qwen2", "qwen3"])
 def test_fine_tuning_keeps_the_kind(headroom, tmp_path, kind):
     (tmp_path / "text.txt").write_text("!#$% &!\n" * 300)  # without a tokenizer, ids are bytes
-    (tmp_path / "tune.toml").write_text("""
-[data]
-train = ["text.txt"]
-validation = ["text.txt"]
-[train]
-start_from = "imported.safetensors"
-steps = 2
-batch_size = 2
-evaluate_tokens = 64
-threads = 1
-""")
+    (tmp_path / "tune.toml").write_text('data.train = ["text.txt"]\ndata.validation = ["text.txt"]\n[train]\nsteps = 2\nthreads = 1\n'
+                                        'start_from = "imported.safetensors"\nbatch_size = 2\nevaluate_tokens = 64\n')
     headroom("import", MODELS / kind, "--out", tmp_path / "imported.safetensors")
     headroom("train", tmp_path / "tune.toml", "--out", tmp_path / "run", "--quiet")
     headroom("checkpoint", "export", tmp_path / "run", "--format", "huggingface", "--out", tmp_path / "out")

@@ -7,25 +7,14 @@ import pytest
 
 import train_runs
 
-BYTES = train_runs.TINY_MODEL + """
-[tokenizer]
-kind = "bytes"
-[data]
-train = ["text.txt"]
-[train]
-steps = 2
-batch_size = 2
-threads = 1
-evaluate_every = 0
-"""
-
 
 @pytest.fixture(scope="module")
 def folder(headroom, tmp_path_factory):
     """A config, a tokenizer of 12 words, and a text prepared with it."""
     folder = tmp_path_factory.mktemp("given")
     train_runs.write_text(folder / "text.txt", 8000, 1)
-    (folder / "bytes.toml").write_text(BYTES)
+    train_runs.small_config(folder / "bytes.toml", None, 'data.train = ["text.txt"]', "train.steps = 2",
+                            "train.batch_size = 2", "train.evaluate_every = 0", "model.context_length = 16")
     headroom("tokenizer", "train", "text.txt", "--kind", "words", "--vocabulary-size", 12, "--out", "words.tokenizer", cwd=folder)
     headroom("data", "prepare", "text.txt", "--tokenizer", "words.tokenizer", "--out", "text.tokens", cwd=folder)
     headroom("train", "bytes.toml", "--out", "run", cwd=folder)

@@ -54,20 +54,6 @@ keep_checkpoints = 3
 """
 
 
-# The smallest model that trains.
-TINY_MODEL = """
-[model]
-n_layers = 1
-d_model = 16
-context_length = 16
-[model.attention]
-n_heads = 2
-d_head = 8
-[model.mlp]
-d_hidden = 32
-"""
-
-
 # Lines of a config that make small.toml a kind of LLaMA.
 LLAMA = ("model.head_bias = false", 'model.norm = "rms"', 'model.attention.position = "rope"', 'model.mlp.kind = "gated"',
          'model.mlp.activation = "silu"', "model.mlp.bias = false")
