@@ -49,13 +49,5 @@ TEST(Help, WrapsLongDescriptionsUnderTheirColumn) {
   EXPECT_NE(text.find("\n                                  "), std::string::npos) << text;
 }
 
-TEST(Help, GoesToStandardOutputWithAnExample) {
-  const Result result = run_program({"train", "--help"});
-  EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.error, "");
-  EXPECT_NE(result.out.find("Example:\n  headroom train "), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("--resume"), std::string::npos) << result.out;
-}
-
 }  // namespace user_error_test
 }  // namespace headroom::cli

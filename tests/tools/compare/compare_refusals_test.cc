@@ -104,16 +104,6 @@ TEST_F(CompareRefusals, AllIsCheckedBeforeTheFirstStep) {
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
-TEST_F(CompareRefusals, ARunsFolderIsNotAComparisonsFolder) {
-  CompareRequest r = quick_request();
-  r.configs.resize(1);
-  compare(r);
-  EXPECT_THROW(train::train({.config = r.configs[0].config, .out = r.out, .resume = true, .cache = r.cache}),
-               UserError);
-  r.out /= "four";
-  EXPECT_THROW(compare(r), UserError);
-}
-
 TEST_F(CompareRefusals, OnlyRunsOfTheSameSettingsCount) {
   CompareRequest r = quick_request();
   r.seeds = 2;
@@ -126,13 +116,6 @@ TEST_F(CompareRefusals, OnlyRunsOfTheSameSettingsCount) {
   std::ofstream(config, std::ios::trunc) << text;
   EXPECT_EQ(report(r.out).runs[0].trained.size(), 1u);
   EXPECT_THROW(compare(r), UserError);
-}
-
-TEST_F(CompareRefusals, DataIsCheckedBeforeTheFirstStep) {
-  CompareRequest r = request();
-  r.configs[1].config.data.train = {(folder_ / "missing.txt").string()};
-  EXPECT_THROW(compare(r), UserError);
-  EXPECT_FALSE(fs::exists(folder_ / "out/four"));
 }
 
 // The data decide, not the keys that name them.
@@ -170,12 +153,6 @@ TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
   CompareRequest r = of("other.txt", kBytes, false);  // trained on other text, measured on the same
   r.out = folder_ / "out2";
   EXPECT_EQ(compare(r).runs.size(), 2U);
-}
-
-TEST_F(CompareRefusals, ASweepsErrorsAreItsOwn) {
-  CompareRequest r = quick_sweep({});
-  r.variations = {{"train.evaluate_tokens", {"0", "4"}}};
-  EXPECT_TRUE(refusal(r).starts_with("sweep: "));
 }
 
 TEST_F(CompareRefusals, RefusesADamagedResult) {

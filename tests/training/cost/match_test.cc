@@ -223,11 +223,5 @@ TEST(MatchByMacs, RoutedHeadsStayWithinTheirExperts) {
   EXPECT_LE(result.attention_macs, result.target_attention_macs);
 }
 
-TEST(Match, OnlyModelsOfOneKind) {
-  EXPECT_HAS(
-      user_error_of([] { match(recipe("demo/dense_h2"), recipe("small/listops_dense_h8"), MatchBy::parameters); }),
-      "model.kind");
-}
-
 }  // namespace match_test
 }  // namespace headroom::cost
