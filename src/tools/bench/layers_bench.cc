@@ -47,6 +47,7 @@ std::vector<NamedLayer> added_parts(std::int64_t h, std::int64_t e) {
           named("exclusive", h, e, {"exclusive=true"}),
           named("linear biases", h, e, {"position=alibi"}),
           named("forget gates", h, e, {"position=forgetting"}),
+          named("sigmoid", h, e, {"score=sigmoid"}),
           named("differential, version 2", h, e, {"composition=differential"}),
           named("differential, version 1", h / 2, e, {"composition=differential", "differential_version=1"}),
           named("factored, 2 and 6", h, e, {"projection=factored", "kv_rank=2", "q_rank=6"}),

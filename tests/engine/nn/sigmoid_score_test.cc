@@ -17,7 +17,7 @@ using testing::relative_error;
 
 constexpr std::int64_t kWidth = 6, kHeads = 4, kGroups = 2, kHead = 3, kMemory = 4, kTokens = 5, kWindow = 6;
 
-Layer sigmoid_layer(bool causal, double scale) {
+Layer sigmoid_layer(bool causal, double scale, at::ScalarType type = at::kDouble) {
   config::AttentionOptions o;
   o.score = "sigmoid";
   o.n_heads = kHeads;
@@ -25,11 +25,13 @@ Layer sigmoid_layer(bool causal, double scale) {
   o.d_head = kHead;
   o.position = "none";
   o.scale = config::Scale::learned;
-  Layer layer(o, {.d_model = kWidth,
-                  .causal = causal,
-                  .window = causal ? kWindow : 0,
-                  .context_length = kTokens,
-                  .memory_length = kMemory});
+  Layer layer(o,
+              {.d_model = kWidth,
+               .causal = causal,
+               .window = causal ? kWindow : 0,
+               .context_length = kTokens,
+               .memory_length = kMemory},
+              type);
   const at::NoGradGuard no_grad;
   layer.at("scale").fill_(scale);
   return layer;
@@ -74,6 +76,20 @@ TEST(SigmoidScore, MatchesItsEquation) {
     const Layer layer = sigmoid_layer(causal, scale);
     EXPECT_LE(relative_error(layer.last(all, kTokens, {}, valid), written_out(layer, all, valid, causal, scale)), 1e-13)
         << causal;
+  }
+}
+
+TEST(SigmoidScore, IsFusedInSinglePrecision) {
+  const at::NoGradGuard no_grad;
+  const Context fused{.implementation = Implementation::fused};
+  for (const bool causal : {true, false}) {
+    const Layer exact = sigmoid_layer(causal, 1.0), layer = sigmoid_layer(causal, 1.0, at::kFloat);
+    for (std::size_t i = 0; i < exact.parameters.all().size(); ++i) {
+      layer.parameters.all()[i].tensor.copy_(exact.parameters.all()[i].tensor);
+    }
+    const at::Tensor all = at::randn({2, kMemory + kTokens, kWidth}, at::kDouble);
+    EXPECT_LE(relative_error(layer.last(all.to(at::kFloat), kTokens, fused), exact.last(all, kTokens)), 1e-6) << causal;
+    EXPECT_THROW(exact.last(all, kTokens, fused), UserError);
   }
 }
 

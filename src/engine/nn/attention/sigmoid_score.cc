@@ -5,6 +5,7 @@
 // whole sequence.
 #include <cmath>
 
+#include "engine/ops/attention/attention_operator.h"
 #include "engine/ops/many_rows.h"
 #include "headroom/nn/attention_parts.h"
 #include "headroom/ops/choice.h"
@@ -21,6 +22,23 @@ at::Tensor weigh(const at::Tensor& scores, const at::Tensor& visible) {
   return ops::sigmoid(scores - log_n).masked_fill(visible.logical_not(), 0.0);
 }
 
+// Returns log n_i, [B or 1, 1, T].
+at::Tensor log_visible(const ops::AttentionInputs& in) {
+  const c10::SymInt t = in.q.sym_size(2), s = in.k.sym_size(2);
+  const at::TensorOptions whole = in.q.options().dtype(at::kLong);
+  const at::Tensor end = in.mask.causal ? at::arange(at::Scalar(s - t + 1), at::Scalar(s + 1), whole)
+                                        : at::full_symint({t}, at::Scalar(s), whole);
+  const at::Tensor begin =
+      in.mask.causal && in.mask.window > 0 ? (end - in.mask.window).clamp_min(0) : at::zeros_like(end);
+  at::Tensor n = (end - begin).unsqueeze(0);
+  if (in.mask.valid_keys) {
+    const at::Tensor before = at::constant_pad_nd(in.mask.valid_keys->to(at::kLong).cumsum(1), {1, 0});
+    n = before.index_select(1, end) - before.index_select(1, begin);
+  }
+  const at::ScalarType type = in.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return ops::elementwise(n.clamp_min(1).to(type), [](const at::Tensor& some) { return some.log(); }).unsqueeze(1);
+}
+
 class SigmoidScore : public Score {
  public:
   SigmoidScore(const config::AttentionOptions& options, const ScorePlace& /*place*/, const Builder& build)
@@ -29,8 +47,19 @@ class SigmoidScore : public Score {
         learned_(make_scale(options, build)) {}
 
   at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& /*call*/, const Context& context) const override {
-    ops::choose("sigmoid_attention", context.implementation, "sigmoid attention needs the reference implementation");
     apply_scale(in, learned_, fixed_, context);
+    const bool drops = context.training && dropout_ > 0.0;
+    if (!drops && !pair_values(context)) {
+      ops::AttentionInputs fused = in;
+      fused.formula = {.score = "sigmoid(s - table0[i])", .normalise = false, .queries_last = false};
+      fused.formula.tables = {log_visible(in)};
+      if (ops::attention_backends().choose_internal(context.implementation, in.q, fused) != nullptr) {
+        return ops::attention(fused, context.implementation);
+      }
+    }
+    ops::choose(
+        "sigmoid_attention", context.implementation,
+        "sigmoids with position terms, composed heads, dropout or observed weights need the reference implementation");
     if (context.batch_invariant) {
       in.q = in.q.clone();  // the rounding of torch's matmul depends on a row's address
     }
