@@ -307,8 +307,8 @@ class Block(Layer):
     attention to another sequence.
 
     Sub-modules: `norm_1`, `attention`, `norm_2` and `ffn`, with cross=True also `norm_cross` and `cross`; with
-    output_norms also `norm_1_out`, `norm_2_out` and `norm_cross_out`. One operator computes
-    all of them; if one has hooks or was replaced, each is called instead, with the same results.
+    output_norms also `norm_1_out`, `norm_2_out` and `norm_cross_out`; without attention or MLP, not those of that half.
+    One operator computes all of them; if one has hooks or was replaced, each is called instead, with the same results.
     """
 
     def __init__(self, source: Optional[str] = None, *, causal: bool = True, cross: bool = False, layer: int = 0,
@@ -352,23 +352,28 @@ class Block(Layer):
         across = lambda h: call(self.cross, "norm_cross_out", h, source, valid_keys=valid_source, valid_queries=queries)  # noqa: E731
         feed = lambda h, **inputs: call(self.ffn, "norm_2_out", h, **inputs,  # noqa: E731
                                         valid=queries if isinstance(self.ffn, Layer) else None)
-        crosses = "cross" in self._parts
+        attends, crosses, feeds = ("attention" in self._parts, "cross" in self._parts, "ffn" in self._parts)
+        h = x
         if options["model.norm_position"] == "post":
-            h = self.norm_1(x + attend(x, memory))
+            if attends:
+                h = self.norm_1(h + attend(h, memory))
             if crosses:
                 h = self.norm_cross(h + across(h))
-            h = self.norm_2(h + feed(h))
+            if feeds:
+                h = self.norm_2(h + feed(h))
         elif options["model.norm_position"] == "peri":
             values = x if memory is None else torch.cat([memory, x], 1)
-            h = x + attend(self.norm_1(x), None if memory is None else self.norm_1.forward(memory), values)
+            if attends:
+                h = h + attend(self.norm_1(h), None if memory is None else self.norm_1.forward(memory), values)
             h = h + feed(h, routed_by=self.norm_2(h))
         else:
             read = (lambda h: x) if options["model.arrangement"] == "parallel" else (lambda h: h)
-            # The memory does not run the hooks of the norm.
-            h = x + attend(self.norm_1(x), None if memory is None else self.norm_1.forward(memory))
+            if attends:  # the memory does not run the hooks of the norm
+                h = h + attend(self.norm_1(h), None if memory is None else self.norm_1.forward(memory))
             if crosses:
                 h = h + across(self.norm_cross(read(h)))
-            h = h + feed(self.norm_2(read(h)))
+            if feeds:
+                h = h + feed(self.norm_2(read(h)))
         if observed():
             show(f"{self._scope}out", h)
         kept = [ops.remembered(memory, x, options["model.memory_length"])] if remember else []

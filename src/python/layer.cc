@@ -202,6 +202,9 @@ at::Tensor or_undefined(const std::optional<at::Tensor>& t) {
 }
 
 nn::Attention attention_of(const Layer& layer, const nn::Builder& build) {
+  if (!layer.own().attention.has_heads()) {
+    user_error("attention: n_heads must be above 0, got 0");
+  }
   return nn::Attention(layer.own().attention, layer.place(), build);
 }
 

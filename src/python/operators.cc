@@ -208,8 +208,13 @@ Children children_of_block(const Layer& block) {
       children.emplace_back(norm_name + "_out", norm);
     }
   };
-  add("norm_1", "attention", attention);
-  add("norm_2", "ffn", mlp);
+  const config::ModelOptions own = block.own();
+  if (own.attention.has_heads()) {
+    add("norm_1", "attention", attention);
+  }
+  if (own.mlp.kind != config::MlpKind::none) {
+    add("norm_2", "ffn", mlp);
+  }
   if (block.cross) {
     Layer across{.kind = "attention", .causal = false, .cross = true, .index = block.index, .model = block.own()};
     across.model.attention = across.model.attention.across_sequences();

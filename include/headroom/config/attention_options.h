@@ -79,9 +79,10 @@ class PartOptions {
 };
 
 struct AttentionOptions : PartOptions {
-  std::int64_t n_heads = 8;
+  std::int64_t n_heads = 8;  // 0: the layer has no attention, and no other key has an effect
   std::int64_t d_head = 32;
   std::int64_t n_kv_heads = 0;  // 0: n_heads
+  std::int64_t share_kv = 0;    // n: uses the keys and values of layer l - n, or of that layer's owner; 0: its own
   bool bias = false;
   PartName<ProjectionPart> projection = "dense";
   PartName<ScorePart> score = "dot";
@@ -95,6 +96,7 @@ struct AttentionOptions : PartOptions {
   std::int64_t window = 0;
   std::string window_pattern = "1:0";
 
+  bool has_heads() const { return n_heads > 0; }
   std::int64_t kv_heads() const { return n_kv_heads == 0 ? n_heads : n_kv_heads; }
   bool has_experts(char which) const;       // ProjectionPart::is_bank()
   std::int64_t computed_kv_heads() const;   // ProjectionPart::kv_heads()

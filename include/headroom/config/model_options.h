@@ -32,9 +32,9 @@ inline constexpr EnumNames kEnumNames<Initialisation> = {"scaled", "normal", "gl
 enum class InitialisationSeeds { sequence, by_name };
 template <>
 inline constexpr EnumNames kEnumNames<InitialisationSeeds> = {"sequence", "by_name"};
-enum class MlpKind { dense, gated, experts };
+enum class MlpKind { dense, gated, experts, none };
 template <>
-inline constexpr EnumNames kEnumNames<MlpKind> = {"dense", "gated", "experts"};
+inline constexpr EnumNames kEnumNames<MlpKind> = {"dense", "gated", "experts", "none"};
 // One expert: dense: f(x up) down. gated: (f(x gate) * (x up)) down. clamped: gpt-oss's gated expert, with the gate and
 // the other factor limited to kExpertLimit.
 enum class ExpertKind { dense, gated, clamped };
@@ -138,6 +138,9 @@ struct ModelOptions {
   ModelOptions of_layer(std::int64_t index) const;
   // Returns the different layers among the first `n` as of_layer() does, each with the number of such layers.
   std::vector<std::pair<ModelOptions, std::int64_t>> kinds_of_layers(std::int64_t n) const;
+  // Returns for each of the first `n` layers the layer whose keys and values it uses: itself, or an earlier one
+  // (AttentionOptions::share_kv). -1: it has no attention, or no such layer exists.
+  std::vector<std::int64_t> key_owners(std::int64_t n) const;
   // Throws UserError "<what>: ..." if model.layers or n_groups is set; for features that treat all layers alike.
   void require_no_pattern(std::string_view what) const;
   // Returns the balance losses of a layer with `attention` and `mlp`.

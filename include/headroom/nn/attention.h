@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "headroom/nn/attention_parts.h"
@@ -38,6 +39,10 @@ struct AttentionInput {
   // Decoding: one cache per row; the row's tokens continue the cached sequence. Cross-attention reads what
   // read_source() stored in the caches and ignores `source` and `valid_keys`.
   std::span<AttentionCache* const> caches;
+  // Rotated keys, and values, that layers share: one entry for the batch, or one per cache. A layer with
+  // options.share_kv uses them, with caches in which their layer has stored this call's tokens; other layers replace
+  // them by their own. Null: nobody shares.
+  std::vector<ops::SequenceKeys>* shared_keys = nullptr;
 };
 
 class Attention {
@@ -72,20 +77,26 @@ class Attention {
     std::optional<at::Tensor> valid_keys, valid_queries;
     at::Tensor key_bias;  // see Heads
     AttentionCache* cache = nullptr;
+    ops::SequenceKeys* shared_keys = nullptr;  // receives the keys and values; null: not shared
   };
 
   static KeysValues cached_source(AttentionCache& cache);
   Heads project(const AttentionInput& input, const at::Tensor& source, const Context& context) const;
   KeysValues keys_values(const Heads& heads, const at::Tensor& source, const Context& context) const;
-  void normalise_and_rotate(Heads& heads, std::span<AttentionCache* const> caches, const Context& context) const;
+  // `before`: position of the first query within the keys; not used with caches.
+  void normalise_and_rotate(Heads& heads, const c10::SymInt& before, std::span<AttentionCache* const> caches,
+                            const Context& context) const;
   // The three functions below return head outputs [B, H, T, w].
   at::Tensor attend(const Queries& queries, KeysValues tokens, const Context& context) const;
+  std::pair<at::Tensor, at::Tensor> shared_of_row(const AttentionInput& input, std::int64_t row) const;
   at::Tensor attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const;
   at::Tensor attend_batched(const AttentionInput& input, const Heads& heads, const Context& context) const;
   // Whether one operator call can compute one token for every row: the rows may differ only in keys and values.
   bool can_batch_rows(const Heads& heads, const Context& context) const;
   ScoreCall score_call(const Queries& queries) const;
-  // Appends `tokens` to the cache and returns all cached tokens; sets the position of the first key in `call`.
+  bool shares() const { return options_.share_kv > 0 && !place_.cross; }  // uses the keys of another layer
+  // Appends `tokens` to the cache, unless they are shared and there already, and returns all cached tokens; sets the
+  // position of the first key in `call`.
   KeysValues append_to_cache(KeysValues tokens, AttentionCache& cache, ScoreCall& call) const;
   // `operands`: queries, keys and values after expand().
   ops::AttentionInputs operator_inputs(const Queries& queries, const Heads& operands, const KeysValues& tokens,

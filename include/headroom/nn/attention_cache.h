@@ -34,6 +34,8 @@ class AttentionCache {
   // `any_order` a full window is returned in ring-buffer order, otherwise in token order (a copy).
   Visible append_row(const std::vector<at::Tensor>& fresh, std::int64_t row, bool any_order);
 
+  std::vector<at::Tensor> ordered() const;  // cached tokens, oldest first
+
   // The state of a score with ScorePart::has_state(): its tensors, empty before the first token. advance() counts the
   // tokens accumulated in them. Tensors are replaced, not changed in place.
   std::vector<at::Tensor>& state() { return state_; }
@@ -55,7 +57,6 @@ class AttentionCache {
   std::int64_t elements() const;  // elements of all tensors at full capacity
 
  private:
-  std::vector<at::Tensor> ordered() const;  // cached tokens, oldest first
   void make_slots(const std::vector<at::Tensor>& fresh);
   void write_row(const std::vector<at::Tensor>& fresh, std::int64_t row, std::int64_t slot);
   void unshare();  // copies tensors that another copy of this cache uses

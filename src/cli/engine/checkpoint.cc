@@ -88,8 +88,12 @@ std::string layers_text(const config::ModelOptions& o) {
   std::string text = fmt::format("  {} layers of width {}, context {}\n", o.n_layers, o.d_model, o.context_length);
   for (const auto& [layer, count] : kinds) {
     const config::AttentionOptions& a = layer.attention;
-    text += fmt::format("  {} of them: {} heads of {}, {}{}, mlp {}\n", count, a.n_heads, a.d_head, parts_text(layer),
-                        a.window > 0 ? fmt::format(", window {}", a.window) : "", config::name_of(layer.mlp.kind));
+    const std::string heads = a.has_heads()
+                                  ? fmt::format("{} heads of {}, {}{}{}", a.n_heads, a.d_head, parts_text(layer),
+                                                a.window > 0 ? fmt::format(", window {}", a.window) : "",
+                                                a.share_kv > 0 ? fmt::format(", share_kv {}", a.share_kv) : "")
+                                  : "no attention";
+    text += fmt::format("  {} of them: {}, mlp {}\n", count, heads, config::name_of(layer.mlp.kind));
   }
   return text;
 }

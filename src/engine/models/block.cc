@@ -21,13 +21,25 @@ at::Tensor after(const at::Tensor& memory, const at::Tensor& x, const nn::Contex
   return memory.defined() ? at::cat({nn::to_compute(memory, context), x}, 1) : x;
 }
 
-// Returns the norm of a sublayer's output, with parameters "norm_<name>_out.*"; nullopt without output norms.
-std::optional<nn::NormLayer> make_output_norm(const config::ModelOptions& o, const char* name,
-                                              const nn::Builder& build) {
-  if (!o.output_norms) {
+bool has_mlp(const config::ModelOptions& o) {
+  return o.mlp.kind != config::MlpKind::none;
+}
+
+// Returns a norm with parameters "norm_<name>.*" if the block has it.
+std::optional<nn::NormLayer> make_norm(bool exists, const config::ModelOptions& o, const char* name,
+                                       const nn::Builder& build) {
+  if (!exists) {
     return std::nullopt;
   }
-  return nn::NormLayer(o.norm, o.norm_epsilon, o.d_model, build.in(fmt::format("norm_{}_out", name)));
+  return nn::NormLayer(o.norm, o.norm_epsilon, o.d_model, build.in(fmt::format("norm_{}", name)));
+}
+
+std::optional<nn::Attention> make_attention(const config::ModelOptions& o, const nn::AttentionPlace& place,
+                                            const nn::Builder& build) {
+  if (!o.attention.has_heads()) {
+    return std::nullopt;
+  }
+  return nn::Attention(o.attention, place, build.in("attention"));
 }
 
 // Applies the norm, if any, to the output, which may be in the compute type.
@@ -42,12 +54,12 @@ Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, con
       norm_position_(o.norm_position),
       dropout_(o.dropout),
       hidden_dropout_(o.hidden_dropout()),
-      norm_1_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_1")),
-      attention_(o.attention, place, build.in("attention")),
-      output_norm_1_(make_output_norm(o, "1", build)),
-      norm_2_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_2")),
-      mlp_(nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build.in("ffn"))),
-      output_norm_2_(make_output_norm(o, "2", build)) {
+      norm_1_(make_norm(o.attention.has_heads(), o, "1", build)),
+      attention_(make_attention(o, place, build)),
+      output_norm_1_(make_norm(o.output_norms && o.attention.has_heads(), o, "1_out", build)),
+      norm_2_(make_norm(has_mlp(o), o, "2", build)),
+      mlp_(has_mlp(o) ? nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build.in("ffn")) : nullptr),
+      output_norm_2_(make_norm(o.output_norms && has_mlp(o), o, "2_out", build)) {
   if (arrangement_ == config::Arrangement::parallel && norm_position_ != config::NormPosition::pre) {
     user_error(
         "model.norm_position: must be pre with arrangement = \"parallel\", whose two halves read the same input, got "
@@ -68,7 +80,7 @@ Block Block::with_cross_attention(const config::ModelOptions& o, const nn::Atten
   across.window = 0;
   block.cross_.emplace(Cross{nn::NormLayer(o.norm, o.norm_epsilon, o.d_model, build.in("norm_cross")),
                              nn::Attention(o.attention.across_sequences(), across, build.in("cross")),
-                             make_output_norm(o, "cross", build)});
+                             make_norm(o.output_norms, o, "cross_out", build)});
   return block;
 }
 
@@ -81,7 +93,8 @@ at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const Bl
   attention.valid_keys = input.valid_keys;
   attention.valid_queries = valid_queries(input);
   attention.caches = input.caches;
-  const at::Tensor output = normed(output_norm_1_, attention_(attention, context.in("attention")));
+  attention.shared_keys = input.shared_keys;
+  const at::Tensor output = normed(output_norm_1_, (*attention_)(attention, context.in("attention")));
   return nn::dropout(output, dropout_, context, "attention");
 }
 
@@ -116,19 +129,32 @@ at::Tensor Block::feed_forward(const at::Tensor& x, const BlockInput& input, con
   return nn::dropout(output, dropout_, context, "ffn");
 }
 
+at::Tensor Block::normed_memory(const BlockInput& input) const {
+  return input.memory.defined() ? (*norm_1_)(input.memory) : at::Tensor();
+}
+
 at::Tensor Block::peri_norm(const BlockInput& input, const nn::Context& context) const {
-  const at::Tensor memory = input.memory.defined() ? norm_1_(input.memory) : at::Tensor();
-  const at::Tensor values = after(input.memory, nn::to_compute(input.h, context), context);
-  const at::Tensor h = nn::add_to_stream(input.h, attend(norm_1_(input.h, context), memory, input, context, values));
-  return context.observe("out", nn::add_to_stream(h, feed_forward(h, input, context, norm_2_(h, context))));
+  at::Tensor h = input.h;
+  if (attention_) {
+    const at::Tensor memory = normed_memory(input);
+    const at::Tensor values = after(input.memory, nn::to_compute(h, context), context);
+    h = nn::add_to_stream(h, attend((*norm_1_)(h, context), memory, input, context, values));
+  }
+  return context.observe("out", nn::add_to_stream(h, feed_forward(h, input, context, (*norm_2_)(h, context))));
 }
 
 at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context) const {
-  at::Tensor h = norm_1_(nn::add_to_stream(input.h, attend(input.h, input.memory, input, context)));
+  at::Tensor h = input.h;
+  if (attention_) {
+    h = (*norm_1_)(nn::add_to_stream(h, attend(h, input.memory, input, context)));
+  }
   if (cross_) {
     h = cross_->norm(nn::add_to_stream(h, attend_across(h, input, context)));
   }
-  return context.observe("out", norm_2_(nn::add_to_stream(h, feed_forward(h, input, context))));
+  if (mlp_ != nullptr) {
+    h = (*norm_2_)(nn::add_to_stream(h, feed_forward(h, input, context)));
+  }
+  return context.observe("out", std::move(h));
 }
 
 at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
@@ -139,13 +165,36 @@ at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context
     return peri_norm(input, context);
   }
   const bool parallel = arrangement_ == config::Arrangement::parallel;
-  const at::Tensor memory = input.memory.defined() ? norm_1_(input.memory) : at::Tensor();
-  at::Tensor h = nn::add_to_stream(input.h, attend(norm_1_(input.h, context), memory, input, context));
+  at::Tensor h = input.h;
+  if (attention_) {
+    const at::Tensor memory = normed_memory(input);
+    h = nn::add_to_stream(h, attend((*norm_1_)(h, context), memory, input, context));
+  }
   if (cross_) {
     h = nn::add_to_stream(h, attend_across(cross_->norm(parallel ? input.h : h, context), input, context));
   }
-  const at::Tensor output = feed_forward(norm_2_(parallel ? input.h : h, context), input, context);
-  return context.observe("out", nn::add_to_stream(h, output));
+  if (mlp_ != nullptr) {
+    h = nn::add_to_stream(h, feed_forward((*norm_2_)(parallel ? input.h : h, context), input, context));
+  }
+  return context.observe("out", std::move(h));
+}
+
+KeyOwners::KeyOwners(const config::ModelOptions& options, std::int64_t n_layers)
+    : owners_(options.key_owners(n_layers)), shared_(owners_.size(), false) {
+  std::size_t caches = 0;
+  for (std::size_t layer = 0; layer < owners_.size(); ++layer) {
+    cache_index_.push_back(caches);
+    if (owns(layer)) {
+      ++caches;
+    } else if (owners_[layer] >= 0) {
+      shared_[static_cast<std::size_t>(owners_[layer])] = true;
+    }
+  }
+}
+
+std::vector<ops::SequenceKeys>* KeyOwners::find(std::size_t layer, Shared& all) const {
+  const std::int64_t owner = owners_[layer];
+  return owner >= 0 && shared_[static_cast<std::size_t>(owner)] ? &all[owner] : nullptr;
 }
 
 at::Tensor next_memory(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep) {
@@ -156,7 +205,8 @@ at::Tensor next_memory(const at::Tensor& memory, const at::Tensor& h, std::int64
   return tokens.sym_size(1) > keep ? tokens.narrow_symint(1, tokens.sym_size(1) - keep, keep).contiguous() : tokens;
 }
 
-Encoder::Encoder(const config::ModelOptions& o, bool final_norm, const nn::Builder& build) : n_layers_(o.n_layers) {
+Encoder::Encoder(const config::ModelOptions& o, bool final_norm, const nn::Builder& build)
+    : n_layers_(o.n_layers), owners_(o, o.n_layers) {
   for (std::int64_t layer = 0; layer < o.distinct_layers(); ++layer) {
     const nn::AttentionPlace place{.d_model = o.d_model,
                                    .n_layers = o.n_layers,
@@ -176,8 +226,10 @@ at::Tensor Encoder::operator()(at::Tensor h, const at::Tensor& valid, const nn::
   if (valid.defined()) {
     input.valid_keys = valid;
   }
+  KeyOwners::Shared shared;
   for (std::int64_t layer = 0; layer < n_layers_; ++layer) {
     const Block& block = blocks_[static_cast<std::size_t>(layer) % blocks_.size()];
+    input.shared_keys = owners_.find(static_cast<std::size_t>(layer), shared);
     input.h = block(input, context.in(fmt::format("layer{}", layer)));
   }
   return norm_f_ ? context.observe("norm_f", (*norm_f_)(input.h)) : input.h;

@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,10 +18,11 @@
 namespace headroom::models {
 
 struct BlockInput {
-  at::Tensor h;                                 // [B, T, d]
-  at::Tensor memory;                            // [B, M, d] earlier inputs of this layer; undefined: none
-  std::optional<at::Tensor> valid_keys;         // [B, M + T] bool; other tokens are not routed
-  std::span<nn::AttentionCache* const> caches;  // decoding: one per row
+  at::Tensor h;                                           // [B, T, d]
+  at::Tensor memory;                                      // [B, M, d] earlier inputs of this layer; undefined: none
+  std::optional<at::Tensor> valid_keys;                   // [B, M + T] bool; other tokens are not routed
+  std::span<nn::AttentionCache* const> caches;            // decoding: one per row
+  std::vector<ops::SequenceKeys>* shared_keys = nullptr;  // see nn::AttentionInput
   // Blocks with cross-attention:
   at::Tensor source;                                  // [B, S, d] the other sequence
   std::optional<at::Tensor> valid_source;             // [B, S] bool
@@ -32,6 +35,8 @@ struct BlockInput {
 // peri, sequential: h += attention(norm_1(h), ..., values of h);  h += mlp(h, routed by norm_2(h))   (MoEUT)
 // With output_norms, the outputs of attention, cross-attention and MLP pass through another norm before they are added.
 // Cross-attention comes between attention and MLP: h += cross(norm_cross(h), source); parallel and post likewise.
+// A block without attention (attention.n_heads = 0) or without MLP (mlp.kind = none) lacks that sublayer's norms and
+// addition too.
 // model.dropout applies to the outputs of attention, cross-attention and MLP. The MLP's hidden layer and the attention
 // weights have separate dropout rates (mlp.dropout, attention.dropout).
 class Block {
@@ -43,7 +48,8 @@ class Block {
   static Block with_cross_attention(const config::ModelOptions& options, const nn::AttentionPlace& place,
                                     const nn::Builder& build);
   at::Tensor operator()(const BlockInput& input, const nn::Context& context) const;  // [B, T, d]
-  nn::AttentionCache make_cache() const { return attention_.make_cache(); }
+  bool has_attention() const { return attention_.has_value(); }
+  nn::AttentionCache make_cache() const { return attention_->make_cache(); }
   nn::AttentionCache make_cross_cache() const { return cross_->attention.make_cache(); }
   // Stores the keys and values of a source [1, S, d] for cross-attention; `valid` is [1, S] bool, default: all.
   void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, nn::AttentionCache& cross_cache,
@@ -62,19 +68,38 @@ class Block {
   at::Tensor attend_across(const at::Tensor& x, const BlockInput& input, const nn::Context& context) const;
   at::Tensor feed_forward(const at::Tensor& x, const BlockInput& input, const nn::Context& context,
                           const at::Tensor& routed_by = {}) const;
+  at::Tensor normed_memory(const BlockInput& input) const;
   at::Tensor peri_norm(const BlockInput& input, const nn::Context& context) const;
   at::Tensor post_norm(const BlockInput& input, const nn::Context& context) const;
 
   config::Arrangement arrangement_;
   config::NormPosition norm_position_;
   double dropout_, hidden_dropout_;
-  nn::NormLayer norm_1_;
-  nn::Attention attention_;
+  std::optional<nn::NormLayer> norm_1_;  // null without attention, as the other parts of its half
+  std::optional<nn::Attention> attention_;
   std::optional<nn::NormLayer> output_norm_1_;
   std::optional<Cross> cross_;
-  nn::NormLayer norm_2_;
+  std::optional<nn::NormLayer> norm_2_;  // null without MLP
   std::unique_ptr<nn::Mlp> mlp_;
   std::optional<nn::NormLayer> output_norm_2_;
+};
+
+// The layers of a stack that share keys and values (attention.share_kv).
+class KeyOwners {
+ public:
+  KeyOwners(const config::ModelOptions& options, std::int64_t n_layers);
+  // The keys and values of one forward pass, by the layer that owns them.
+  using Shared = std::map<std::int64_t, std::vector<ops::SequenceKeys>>;
+  // Returns BlockInput::shared_keys of a layer.
+  std::vector<ops::SequenceKeys>* find(std::size_t layer, Shared& all) const;
+  // Layers with keys have caches, in their order: whether the layer has one, and the index of the one that it uses.
+  bool owns(std::size_t layer) const { return owners_[layer] == static_cast<std::int64_t>(layer); }
+  std::size_t cache_index(std::size_t layer) const { return cache_index_.at(static_cast<std::size_t>(owners_[layer])); }
+
+ private:
+  std::vector<std::int64_t> owners_;
+  std::vector<std::size_t> cache_index_;
+  std::vector<bool> shared_;
 };
 
 // Returns a layer's memory for the next chunk: the last `keep` tokens of `memory` (undefined: none) followed by the
@@ -93,6 +118,7 @@ class Encoder {
  private:
   std::vector<Block> blocks_;
   std::int64_t n_layers_;  // with n_groups, a block is used as several layers
+  KeyOwners owners_;
   std::optional<nn::NormLayer> norm_f_;
 };
 

@@ -28,6 +28,7 @@ at::Tensor in_classes(const at::Tensor& log_p, const at::Tensor& index) {
 struct LanguageModel::Layers : Parts {
   std::optional<Embedding> embedding;
   std::vector<Block> blocks;  // one per set of parameters
+  std::optional<KeyOwners> owners;
   std::optional<nn::NormLayer> norm_f;
   std::optional<VocabularyHead> head;
 
@@ -43,9 +44,11 @@ struct LanguageModel::Layers : Parts {
     const std::int64_t keep = options.memory_length;
     at::Tensor h = context.observe("embedding", (*embedding)(inputs, 0, context));
     std::vector<at::Tensor> next_memory;
+    KeyOwners::Shared shared;
     for (std::size_t layer = 0; layer < n_layers(); ++layer) {
       BlockInput input;
       input.h = h;
+      input.shared_keys = owners->find(layer, shared);
       if (layer < memory.layers.size()) {
         input.memory = memory.layers[layer];
       }
@@ -110,10 +113,15 @@ struct LanguageModel::Layers : Parts {
     }
     at::Tensor h = context.observe(
         "embedding", (*embedding)(tokens_of(rows, embedding->matrix().device()), positions_of(rows), context));
+    KeyOwners::Shared shared;
     for (std::size_t layer = 0; layer < n_layers(); ++layer) {
-      const std::vector<nn::AttentionCache*> caches = caches_of(rows, layer, &DecodeState::caches);
+      std::vector<nn::AttentionCache*> caches;
+      if (block(layer).has_attention()) {
+        caches = caches_of(rows, owners->cache_index(layer), &DecodeState::caches);
+      }
       BlockInput input;
       input.h = h;
+      input.shared_keys = owners->find(layer, shared);
       input.caches = caches;
       h = block(layer)(input, context.in(fmt::format("layer{}", layer)));
     }
@@ -206,6 +214,7 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::ParameterS
                                    .memory_length = o.memory_length};
     p.blocks.emplace_back(own, place, build.in(fmt::format("layer{}", layer)));
   }
+  p.owners.emplace(o, o.n_layers);
   p.norm_f.emplace(o.norm, o.last_norm_epsilon(), o.d_model, build.in("norm_f"));
   p.head.emplace(o, p.embedding->matrix(), build.in("head"));
 }
@@ -269,7 +278,9 @@ TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& tar
 DecodeState LanguageModel::start_decoding() const {
   DecodeState state;
   for (std::size_t layer = 0; layer < layers().n_layers(); ++layer) {
-    state.caches.push_back(layers().block(layer).make_cache());
+    if (layers().owners->owns(layer)) {
+      state.caches.push_back(layers().block(layer).make_cache());
+    }
   }
   return state;
 }

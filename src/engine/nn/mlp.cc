@@ -212,6 +212,9 @@ std::unique_ptr<Mlp> make_mlp(const config::MlpOptions& options, const LayerInit
   if (options.kind == config::MlpKind::experts) {
     return std::make_unique<ExpertMlp>(options, init, build);
   }
+  if (options.kind == config::MlpKind::none) {
+    user_error("model.mlp.kind: must not be \"none\" where an MLP is built");
+  }
   return std::make_unique<DenseMlp>(options, init, build);
 }
 

@@ -78,11 +78,15 @@ void describe_parts(Fields& fields, PartName<Part>& chosen, AttentionOptions& o,
 }  // namespace
 
 void describe(Fields& fields, AttentionOptions& o) {
-  fields.add("n_heads", o.n_heads, between(1, 65536),
-             "attention matrices that a layer computes (routed_heads: heads per token; routed_queries: of all groups)");
+  fields.add("n_heads", o.n_heads, between(0, 65536),
+             "attention matrices that a layer computes (routed_heads: heads per token; routed_queries: of all groups); "
+             "0: a layer without attention");
   fields.add("d_head", o.d_head, between(1, 65536), "channels of a head");
   fields.add("n_kv_heads", o.n_kv_heads, between(0, 65536),
              "key and value heads; fewer than n_heads: grouped-query, 1: multi-query, 0: n_heads (routed_heads: 1)");
+  fields.add("share_kv", o.share_kv, between(0, 65536),
+             "use the keys and values of the layer below (1), of the one below that (2), and so on, or of the layer "
+             "whose keys and values that one uses; 0: its own");
   fields.add("bias", o.bias, "biases in the query, key, value and output projections");
 
   describe_parts(fields, o.projection, o, "how queries, keys, values and the output are projected");

@@ -3,8 +3,13 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "checker.h"
+#include "headroom/config/attention/output_gate_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "parse.h"
 
@@ -142,6 +147,11 @@ void check_parts(const ModelOptions& model, const std::string& name, detail::Ori
   const std::string table = name + ".attention";
   const Checker check(origin, table);
   const AttentionOptions& a = model.attention;
+  if (!a.has_heads()) {
+    check.require(model.kind != ModelKind::encoder_decoder, "n_heads",
+                  "must be above 0 with {}, whose layers attend to the source", detail::setting("kind", model.kind));
+    return;
+  }
   a.projection->check(check, model);
   a.score->check(check, model);
   a.composition->check(check, model);
@@ -191,12 +201,93 @@ void check_repetition(const ModelOptions& model, detail::Origin origin) {
                groups);
 }
 
+// The parts that use keys and values as they are: one plain key and value per token and key head.
+bool has_plain_keys(const AttentionOptions& a) {
+  return a.projection->has_projected_heads() && a.score->has_scores() && a.score->is_bilinear() &&
+         !a.score->is_recurrent() && a.key_components() == 1;
+}
+
+bool has_token_formula(const AttentionOptions& a) {
+  const std::vector<LearnedValue> all = formulas_of(a.of<DotOptions>(), a.computed_heads(), a.d_head).learned;
+  return std::ranges::any_of(all, &LearnedValue::of_tokens);
+}
+
+// Checks the parts of a layer that has no keys and values of its own.
+void check_sharing_parts(const Checker& check, const AttentionOptions& a) {
+  constexpr const char* kWhy = "must be {} with share_kv = {}: the layer has no {} of its own";
+  check.require(has_plain_keys(a), "share_kv",
+                "must be 0 with {} and {}, got {}; dense heads and their dot products share",
+                detail::setting("projection", a.projection), detail::setting("score", a.score), a.share_kv);
+  check.require(!a.has_experts('k') && !a.has_experts('v'), "experts", kWhy, "queries or outputs", a.share_kv,
+                "keys and values");
+  check.require(a.composition == "none" || a.composition == "static", "composition", kWhy, "\"none\" or \"static\"",
+                a.share_kv, "keys to map");
+  check.require(!a.position->has_offsets() && a.position != "forgetting", "position", kWhy,
+                "none, added, rotary or alibi", a.share_kv, "terms of keys");
+  check.require(!a.of<OutputGateOptions>().exclusive, "exclusive", kWhy, "false", a.share_kv, "values");
+  check.require(!has_token_formula(a), "learned", kWhy, "without values of tokens", a.share_kv, "features of keys");
+}
+
+// Checks layer `number`, which uses the keys and values of layer `owner`, whose options are `from`.
+void check_shared_pair(const Checker& check, const AttentionOptions& a, const AttentionOptions& from,
+                       std::int64_t owner) {
+  check.require(has_plain_keys(from), "share_kv",
+                "must not lead to layer {} with {} and {}, whose keys no layer shares", owner,
+                detail::setting("projection", from.projection), detail::setting("score", from.score));
+  const auto equal = [&](std::string_view key, std::int64_t own, std::int64_t wanted) {
+    check.require(own == wanted, key, "must be {}, as in layer {}, whose keys and values the layer uses, got {}",
+                  wanted, owner, own);
+  };
+  equal("d_head", a.projected_width('k'), from.projected_width('k'));
+  equal("d_head", a.value_width(), from.value_width());
+  equal("n_kv_heads", a.kv_heads(), from.kv_heads());
+  const auto& own = a.of<PositionOptions>();
+  const auto& wanted = from.of<PositionOptions>();
+  const bool rotates = a.position == "rope";
+  check.require(a.position == from.position &&
+                    (!rotates || (own.rope_base == wanted.rope_base && own.rope_fraction == wanted.rope_fraction &&
+                                  static_cast<const RopeScalingOptions&>(own) == wanted)),
+                "position", "must have the same settings as in layer {}, whose keys the layer uses as they are rotated",
+                owner);
+  check.require(from.window == 0 || (a.window > 0 && a.window <= from.window), "window",
+                "must be above 0 and at most {}, the window of layer {}, whose cache keeps no older keys, got {}",
+                from.window, owner, a.window);
+}
+
+void check_sharing(const ModelOptions& model, detail::Origin origin) {
+  const std::int64_t n = model.n_layers, period = detail::period_of(model);
+  const std::vector<std::int64_t> owners = model.key_owners(n);
+  std::set<std::pair<std::int64_t, std::int64_t>> checked;
+  for (std::int64_t layer = 0; layer < n; ++layer) {
+    const std::int64_t owner = owners[static_cast<std::size_t>(layer)];
+    if (owner == layer || !checked.emplace(layer % period, layer - owner).second) {
+      continue;
+    }
+    const AttentionOptions a = model.of_layer(layer).attention;
+    if (!a.has_heads()) {
+      continue;
+    }
+    const std::string name = model.layers.empty() ? "model" : detail::entry_name(detail::entry_at(model.layers, layer));
+    const std::string table = name + ".attention";
+    const Checker check(origin, table);
+    check.require(model.kind != ModelKind::encoder_decoder, "share_kv", "must be 0 with {}, got {}",
+                  detail::setting("kind", model.kind), a.share_kv);
+    check.require(owner >= 0, "share_kv",
+                  "must be 0 in layer {}, got {}: the layer that far below does not exist or has no keys", layer,
+                  a.share_kv);
+    check_sharing_parts(check, a);
+    check_shared_pair(check, a, model.of_layer(owner).attention, owner);
+  }
+}
+
 void check_rest(const ModelOptions& model, const std::string& name, detail::Origin origin) {
   const std::string of_attention = name + ".attention", of_mlp = name + ".mlp";
   check_scores(Checker(origin, of_attention), model);
   check_peri(model, name, origin);
   const Checker mlp(origin, of_mlp);
   const bool experts = model.mlp.kind == MlpKind::experts;
+  mlp.require(model.mlp.kind != MlpKind::none || model.attention.has_heads(), "kind",
+              "must not be \"none\" with attention.n_heads = 0, which leaves nothing of the layer");
   mlp.require(!experts || model.mlp.top_k <= model.mlp.n_experts, "top_k", "must be at most n_experts = {}, got {}",
               model.mlp.n_experts, model.mlp.top_k);
   mlp.require(!experts || !model.mlp.shared_gate || model.mlp.d_shared > 0, "shared_gate",
@@ -242,6 +333,7 @@ void check_layers(const ModelOptions& model, Origin origin) {
     refuse(unused_in(model), origin);
     check_rest(model, "model", origin);
     check_repetition(model, origin);
+    check_sharing(model, origin);
     return;
   }
   const Checker here(origin, "model"), attention(origin, "model.attention");
@@ -259,6 +351,7 @@ void check_layers(const ModelOptions& model, Origin origin) {
   }
   refuse(unused_in(model), origin);
   check_repetition(model, origin);
+  check_sharing(model, origin);
 }
 
 }  // namespace detail

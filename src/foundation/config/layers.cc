@@ -44,16 +44,6 @@ std::vector<LayerOptions> entries_of(const ModelOptions& model) {
   return *windows;
 }
 
-// Returns the index of the entry that layer `index` follows.
-std::size_t entry_at(const std::vector<LayerOptions>& entries, std::int64_t index) {
-  std::int64_t place = index % detail::period_of(entries);
-  std::size_t entry = 0;
-  for (; place >= entries[entry].repeat; ++entry) {
-    place -= entries[entry].repeat;
-  }
-  return entry;
-}
-
 // Returns the field `key` of an options struct. Throws UserError if there is none.
 const Field& field_of(const Fields& fields, const std::string& key, const std::string& prefix,
                       const std::string& dotted) {
@@ -142,6 +132,15 @@ namespace detail {
 
 std::int64_t period_of(const std::vector<LayerOptions>& entries) {
   return sum_over(entries, &LayerOptions::repeat);
+}
+
+std::size_t entry_at(const std::vector<LayerOptions>& entries, std::int64_t index) {
+  std::int64_t place = index % period_of(entries);
+  std::size_t entry = 0;
+  for (; place >= entries[entry].repeat; ++entry) {
+    place -= entries[entry].repeat;
+  }
+  return entry;
 }
 
 std::int64_t period_of(const ModelOptions& model) {
@@ -239,7 +238,7 @@ std::optional<std::string> layer_value(const std::vector<LayerOptions>& layers, 
 
 ModelOptions ModelOptions::of_layer(std::int64_t index) const {
   const std::vector<LayerOptions> entries = entries_of(*this);
-  const std::size_t entry = entry_at(entries, index);
+  const std::size_t entry = detail::entry_at(entries, index);
   return with_entry(*this, entries[entry], detail::entry_name(entry));
 }
 
@@ -248,18 +247,35 @@ std::vector<std::pair<ModelOptions, std::int64_t>> ModelOptions::kinds_of_layers
   std::vector<std::pair<ModelOptions, std::int64_t>> kinds;
   std::vector<std::size_t> first;  // the entry of each kind
   for (std::int64_t layer = 0; layer < n; ++layer) {
-    const LayerOptions& entry = entries[entry_at(entries, layer)];
+    const LayerOptions& entry = entries[detail::entry_at(entries, layer)];
     const auto same = std::find_if(first.begin(), first.end(), [&](std::size_t other) {
       return entries[other].attention == entry.attention && entries[other].mlp == entry.mlp;
     });
     if (same != first.end()) {
       ++kinds[static_cast<std::size_t>(same - first.begin())].second;
     } else {
-      first.push_back(entry_at(entries, layer));
+      first.push_back(detail::entry_at(entries, layer));
       kinds.emplace_back(of_layer(layer), 1);
     }
   }
   return kinds;
+}
+
+std::vector<std::int64_t> ModelOptions::key_owners(std::int64_t n) const {
+  const std::vector<LayerOptions> entries = entries_of(*this);
+  std::vector<AttentionOptions> options;
+  for (std::size_t entry = 0; entry < entries.size(); ++entry) {
+    options.push_back(with_entry(*this, entries[entry], detail::entry_name(entry)).attention);
+  }
+  std::vector<std::int64_t> owners;
+  for (std::int64_t layer = 0; layer < n; ++layer) {
+    const AttentionOptions& a = options[detail::entry_at(entries, layer)];
+    const std::int64_t below = layer - a.share_kv;
+    owners.push_back(!a.has_heads() || below < 0 ? -1
+                     : below == layer            ? layer
+                                                 : owners[static_cast<std::size_t>(below)]);
+  }
+  return owners;
 }
 
 void ModelOptions::require_no_pattern(std::string_view what) const {
@@ -275,7 +291,10 @@ void ModelOptions::require_no_pattern(std::string_view what) const {
 }
 
 std::vector<BalanceLoss> ModelOptions::layer_balance_losses() const {
-  std::vector<BalanceLoss> all = attention.projection->balance_losses(attention);
+  std::vector<BalanceLoss> all;
+  if (attention.has_heads()) {
+    all = attention.projection->balance_losses(attention);
+  }
   const std::vector<BalanceLoss> of_mlp = mlp.balance_losses();
   all.insert(all.end(), of_mlp.begin(), of_mlp.end());
   return all;

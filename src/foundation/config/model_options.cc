@@ -8,7 +8,9 @@
 namespace headroom::config {
 
 void describe(Fields& fields, MlpOptions& o) {
-  fields.add("kind", o.kind, "dense; gated (SwiGLU: the hidden layer times a second one); experts (sigma-MoE)");
+  fields.add(
+      "kind", o.kind,
+      "dense; gated (SwiGLU: the hidden layer times a second one); experts (sigma-MoE); none: a layer without MLP");
   fields.add("d_hidden", o.d_hidden, between(1, 1 << 24), "width of the hidden layer (experts: of one expert)");
   fields.add("activation", o.activation, "non-linearity of the hidden layer");
   fields.add("bias", o.bias, "dense, gated: biases of both matrices (experts: expert_bias)");
@@ -124,7 +126,7 @@ bool ModelOptions::routes() const {
   const auto kinds = kinds_of_layers(std::max(n_layers, decoder_layers()));
   return std::any_of(kinds.begin(), kinds.end(), [&](const auto& layer) {
     const AttentionOptions& a = layer.first.attention;
-    return layer.first.mlp.kind == MlpKind::experts || a.projection->routes(a);
+    return layer.first.mlp.kind == MlpKind::experts || (a.has_heads() && a.projection->routes(a));
   });
 }
 

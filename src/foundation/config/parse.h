@@ -70,7 +70,9 @@ inline std::string entry_name(std::size_t entry) {
 // Returns the number of layers after which the pattern repeats.
 std::int64_t period_of(const std::vector<LayerOptions>& entries);
 std::int64_t period_of(const ModelOptions& model);  // of model.layers or window_pattern
-bool is_window_pattern(std::string_view text);      // "local:global"
+// Returns the index of the entry that layer `index` follows.
+std::size_t entry_at(const std::vector<LayerOptions>& entries, std::int64_t index);
+bool is_window_pattern(std::string_view text);  // "local:global"
 
 // Returns the options of a model all of whose layers are like those of the entry.
 ModelOptions of_entry(const ModelOptions& model, std::size_t entry);

@@ -205,6 +205,9 @@ std::string refusal(const AnalysisKind& kind, const config::ModelOptions& o) {
   if (kind.reads_text && !o.reads_tokens()) {
     return fmt::format("it reads text, but a model of kind {} does not", config::name_of(o.kind));
   }
+  if (!o.attention.has_heads() && kind.name != "experts") {
+    return "it looks at attention, which the layers lack (attention.n_heads = 0)";
+  }
   return kind.refusal(o);
 }
 

@@ -80,7 +80,9 @@ std::vector<AttentionLayer> ModelRunner::attention_layers() const {
   } else {
     add_stack(all, "", o.n_layers, /*with_cross=*/false);
   }
-  std::erase_if(all, [&](const AttentionLayer& layer) { return !includes(layer.layer); });
+  std::erase_if(all, [&](const AttentionLayer& layer) {
+    return !includes(layer.layer) || !o.of_layer(layer.layer).attention.has_heads();
+  });
   return all;
 }
 
@@ -185,6 +187,9 @@ std::string applies_always(const config::ModelOptions& /*options*/) {
 
 std::string refuse_without_head_matrices(const config::ModelOptions& options) {
   const auto& projection = options.attention.projection;
+  if (options.attention.share_kv > 0) {
+    return "its layers use the keys and values of others (share_kv); the analysis needs each layer's own matrices";
+  }
   return projection->has_head_matrices()
              ? ""
              : fmt::format("its projection is \"{}\"; the analysis needs one query, key and value matrix per head",

@@ -108,6 +108,10 @@ config::AttentionOptions attention_options(const config::AttentionOptions& kept,
 // Throws UserError if the source's key and value heads cannot be merged or repeated into those of the target.
 void check_key_heads(const ConvertRequest& request, const config::AttentionOptions& from,
                      const config::AttentionOptions& to) {
+  if (from.n_heads == 0 && to.n_heads > 0) {
+    user_error("convert: {}: model.attention.n_heads is {}, but {} has a layer without attention there", request.to,
+               to.n_heads, request.source);
+  }
   if (to.n_heads == 0 || !to.projection->has_head_matrices() || !to.projection->has_fixed_heads()) {
     return;
   }
@@ -190,6 +194,12 @@ void check_source(const ConvertRequest& request, const config::ModelOptions& mod
       user_error("convert: {}: model.n_groups is {}; expected 0, layers with their own parameters", *name,
                  options->n_groups);
     }
+    for (const auto& [layer, count] : options->kinds_of_layers(options->n_layers)) {
+      if (layer.attention.share_kv > 0) {
+        user_error("convert: {}: model.attention.share_kv is {}; expected 0, layers with their own keys and values",
+                   *name, layer.attention.share_kv);
+      }
+    }
   }
   if (model.norm_position == config::NormPosition::peri) {
     user_error("convert: {}: model.norm_position is peri; expected pre or post", request.source);
@@ -197,7 +207,8 @@ void check_source(const ConvertRequest& request, const config::ModelOptions& mod
 }
 
 bool splits_mlp(const config::MlpOptions& from, const config::MlpOptions& to) {
-  return to.kind == config::MlpKind::experts && from.kind != config::MlpKind::experts;
+  return to.kind == config::MlpKind::experts && from.kind != config::MlpKind::experts &&
+         from.kind != config::MlpKind::none;
 }
 
 bool changes_attention(const config::ModelOptions& from, const config::ModelOptions& to) {

@@ -309,6 +309,10 @@ void require_inspectable(const config::ModelOptions& options) {
   }
   for (const auto& [layer, count] : options.kinds_of_layers(options.n_layers)) {
     const config::AttentionOptions& a = layer.attention;
+    if (!a.has_heads() || layer.mlp.kind == config::MlpKind::none) {
+      user_error("inspect: model.{}: must not be {}: the page draws the attention and the MLP of every layer",
+                 a.has_heads() ? "mlp.kind" : "attention.n_heads", a.has_heads() ? "none" : "0");
+    }
     if (a.score->is_recurrent() && a.has_experts('v')) {
       user_error("inspect: model.attention.score: must not be {} with experts for values, which pass a convolution",
                  a.score.name());

@@ -153,6 +153,9 @@ PaperCost paper_cost(const ModelOptions& model) {
   PaperTerms sum;  // of all layers
   for (const auto& [layer, count] : model.kinds_of_layers(model.n_layers)) {
     const AttentionOptions& a = layer.attention;
+    if (!a.has_heads()) {
+      continue;
+    }
     const PaperTerms terms = a.projection->paper(a, sizes) + a.score->paper(a, sizes) + a.composition->paper(a, sizes) +
                              a.position->paper(a, sizes) + paper_output_gate(a, sizes);
     sum.macs += terms.macs * count;
@@ -185,12 +188,13 @@ std::vector<Stack> stacks_of(const ModelOptions& model) {
   const AttentionExtent own{.queries = t, .sources = t + model.memory_length};
   std::vector<Stack> stacks;
   for (const auto& [layer, count] : model.kinds_of_layers(model.n_layers)) {
+    const bool attends = layer.attention.has_heads(), has_mlp = layer.mlp.kind != MlpKind::none;
     stacks.push_back({.layers = count,
                       .tokens = t,
-                      .spans = {own},
-                      .attentions = {layer.attention},
+                      .spans = std::vector(attends ? 1 : 0, own),
+                      .attentions = std::vector(attends ? 1 : 0, layer.attention),
                       .mlp = layer.mlp,
-                      .norms = 2 * model.norms_per_sublayer()});
+                      .norms = ((attends ? 1 : 0) + (has_mlp ? 1 : 0)) * model.norms_per_sublayer()});
   }
   if (model.kind == ModelKind::encoder_decoder) {
     for (const auto& [layer, count] : model.kinds_of_layers(model.decoder_layers())) {
@@ -219,6 +223,9 @@ Exact outer_norms(const ModelOptions& model) {
 
 // Returns the elements of an MLP per token that the backward pass needs.
 Exact saved_by(const MlpOptions& mlp, Exact d) {
+  if (mlp.kind == MlpKind::none) {
+    return 0;
+  }
   const Exact hidden = mlp.d_hidden;
   const std::int64_t dense = mlp.activation == Activation::relu ? 1 : 2;  // relu saves only its result
   if (mlp.kind == MlpKind::experts) {
@@ -252,7 +259,7 @@ Saved block_elements(const ModelOptions& model, const Stack& stack) {
     const std::int64_t gates = a.gate_output->gates(a);
     saved.in_products += span.queries * a.computed_heads() * (gates > 0 ? Exact(gates) + a.value_width() : 0);
     saved.in_products += a.of<OutputGateOptions>().exclusive ? span.queries * a.computed_heads() * a.value_width() : 0;
-    saved.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
+    saved.in_products += a.share_kv > 0 ? 0 : span.sources * a.computed_kv_heads() * (keys + a.value_width());
     saved.wide += a.score->saved_elements(a, span);
     if (a.dropout > 0.0 && a.score->has_scores()) {  // the reference operator saves weights before and after dropout
       saved.wide += Exact(2) * a.attention_matrices() * span.queries * span.sources;

@@ -156,6 +156,12 @@ MatchResult match(const Config& config, const Config& target, MatchBy by) {
     user_error("cost: --match: model.kind: is {}, but the target's is {}; only models of one kind can be matched",
                name_of(config.model.kind), name_of(target.model.kind));
   }
+  for (const auto& [key, exists] : {std::pair("attention.n_heads", config.model.attention.has_heads()),
+                                    std::pair("mlp.kind", config.model.mlp.kind != MlpKind::none)}) {
+    if (!exists) {
+      user_error("cost: --match: model.{}: is {}, which leaves no width to match", key, key[0] == 'm' ? "none" : "0");
+    }
+  }
   MatchResult result{.config = config, .by = by, .candidates = {}};
   ModelOptions& model = result.config.model;
   if (by == MatchBy::parameters) {

@@ -106,6 +106,15 @@ inline Models language_models() {
        {"xl and moa", "",
         xl + R"( n_layers=3 layers=[{attention={position="relative"},mlp={kind="gated"}},)"
              R"({attention={projection="routed_heads",n_experts=5}}])"},
+       {"shared keys and windows, layers without attention or MLP", "",
+        R"(n_layers=5 layers=[{attention={window=5,n_kv_heads=2}},{attention={n_heads=0},mlp={kind="gated"}},)"
+        R"({attention={share_kv=2,n_heads=4,n_kv_heads=2,window=3,sink=true,qk_norm=true}},)"
+        R"({attention={share_kv=1,n_kv_heads=2,window=5,composition="static"},mlp={kind="none"}}])"},
+       {"shared keys with memory, gated experts", "gate_output=head",
+        xl + R"( n_layers=3 layers=[{},{attention={share_kv=1,projection="experts",experts=["q","o"]}},)"
+             R"({attention={share_kv=1,projection="shared_and_routed",shared_heads=1,top_k=1}}])"},
+       {"shared keys of experts, linear biases", "position=alibi",
+        R"(n_layers=3 layers=[{attention={projection="experts",composition="dynamic"}},{attention={share_kv=1}}])"},
        {"differential", "composition=differential n_kv_heads=1"},
        {"differential experts with memory, version 1",
         "composition=differential differential_version=1 projection=experts", xl}});

@@ -102,6 +102,27 @@ TEST(Executed, Composition) {
                 {ungated + "attention.compose_static=true", mixing + 5 * low_rank + fixed}});
 }
 
+TEST(Executed, LayersWithoutAPart) {
+  const auto cost = [](const std::string& assignments) { return executed_cost(with(small(), assignments), 1); };
+  EXPECT_EQ(cost("attention.n_heads=0").attention_macs, 0);
+  EXPECT_EQ(cost("attention.n_heads=0").mlp_macs, 2 * kMlp);
+  EXPECT_EQ(cost("layers=[{},{attention={n_heads=0}}]").attention_macs, kDense);
+  EXPECT_EQ(cost("layers=[{},{mlp={kind=\"none\"}}]").mlp_macs, kMlp);
+  EXPECT_EQ(cost("layers=[{},{mlp={kind=\"none\"}}]").attention_macs, 2 * kDense);
+  EXPECT_EQ(cost("layers=[{},{attention={share_kv=1}}]").attention_macs, 2 * kDense - kKeys - kValues);
+  const ModelOptions plain = small_model(), shared = with(plain, "layers=[{},{attention={share_kv=1}}]");
+  EXPECT_EQ(2 * (paper_cost(plain).attention_macs - paper_cost(shared).attention_macs), 2 * 5 * 10 * 12);
+  EXPECT_EQ(paper_cost(with(plain, "attention.n_heads=0")).attention_macs, 0);
+  constexpr std::int64_t kNorm = 2 * 10, kAttention = 4 * (10 * 4 * 3), kMatrices = 2 * 10 * 11 + 11 + 10;
+  const std::pair<const char*, std::int64_t> fewer[] = {{"attention.n_heads=0", 2 * (kAttention + kNorm)},
+                                                        {"layers=[{},{attention={n_heads=0}}]", kAttention + kNorm},
+                                                        {"layers=[{mlp={kind=\"none\"}},{}]", kMatrices + kNorm},
+                                                        {"layers=[{},{attention={share_kv=1}}]", kAttention / 2}};
+  for (const auto& [assignments, count] : fewer) {
+    EXPECT_EQ(count_parameters(plain) - count_parameters(with(plain, assignments)), count) << assignments;
+  }
+}
+
 TEST(Executed, OtherKinds) {
   constexpr std::int64_t kLayer = 4 * 5 * 10 * 12 + 2 * 4 * (5 * 3 * 5);
   const auto cost = [](const std::string& assignments, std::int64_t batch = 1) {

@@ -144,6 +144,13 @@ TEST(Cache, KeysAndValuesOfEveryToken) {
             2 * 5 * 2 * kHeads);
 }
 
+TEST(Cache, BelongsToLayersWithKeys) {
+  expect_cached(
+      "", {{"attention.n_heads=0", 0},
+           {"n_layers=4 layers=[{},{attention={n_heads=0}}]", 5 * 2 * kHeads},
+           {"n_layers=6 layers=[{},{attention={share_kv=1}},{attention={share_kv=1,window=2}}]", 5 * 2 * kHeads}});
+}
+
 TEST(Cache, LocalLayersKeepOnlyTheirWindow) {
   expect_cached("attention.window=2", {{"", 2 * 2 * kHeads},
                                        {"n_layers=4 attention.window_pattern=1:1", (2 + 5) * 2 * kHeads},

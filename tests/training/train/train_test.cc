@@ -110,6 +110,8 @@ TEST_F(Train, EveryKindOfRunLearnsAndResumes) {
   const std::pair<std::string, std::vector<std::string>> kinds[] = {
       {"hidden tokens", {"model.kind=masked_language_model", "model.vocabulary_size=258", "model.context_length=24"}},
       {"chunks", {"data.batching=chunks", "train.accumulate=2", "train.steps=46"}},
+      {"shared keys, layers without attention or MLP",
+       {"model.n_layers=3", R"(model.layers=[{},{attention={share_kv=1},mlp={kind="none"}},{attention={n_heads=0}}])"}},
       {"muon", {"train.optimizer=muon", "train.muon_learning_rate=2e-2", "train.weight_decay=0.01"}},
       {"muon in bf16, composed heads",
        {"train.optimizer=muon", "train.muon_learning_rate=2e-2", "train.precision=bf16",

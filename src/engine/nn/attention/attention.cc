@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
@@ -44,6 +45,10 @@ void check_recurrence(const config::AttentionOptions& o, const AttentionPlace& p
   }
 }
 
+ops::SequenceKeys* shared_entry(const AttentionInput& input, std::int64_t row) {
+  return input.shared_keys == nullptr ? nullptr : &input.shared_keys->at(static_cast<std::size_t>(row));
+}
+
 void observe_heads(Heads& heads, const Context& context) {
   if (heads.q.defined()) {
     heads.q = context.observe("q", heads.q);
@@ -84,7 +89,9 @@ Attention::Attention(const config::AttentionOptions& options, const AttentionPla
   score_ = factory_of<MakeScore>(options.score.name())(options, score_place, build);
   if (options.qk_norm) {
     q_norm_ = build.constant("q_norm", {options.d_head}, 1.0);
-    k_norm_ = build.constant("k_norm", {options.d_head}, 1.0);
+    if (!shares()) {
+      k_norm_ = build.constant("k_norm", {options.d_head}, 1.0);
+    }
   }
   composition_ = factory_of<MakeComposition>(options.composition.name())(options, init, build);
   gate_ = factory_of<MakeOutputGate>(options.gate_output.name())(options, init, build);
@@ -113,7 +120,7 @@ Heads Attention::project(const AttentionInput& input, const at::Tensor& source, 
   return heads;
 }
 
-void Attention::normalise_and_rotate(Heads& heads, std::span<AttentionCache* const> caches,
+void Attention::normalise_and_rotate(Heads& heads, const c10::SymInt& before, std::span<AttentionCache* const> caches,
                                      const Context& context) const {
   if (q_norm_.defined()) {
     if (heads.q.defined()) {
@@ -128,15 +135,18 @@ void Attention::normalise_and_rotate(Heads& heads, std::span<AttentionCache* con
     return;
   }
   if (!caches.empty()) {
+    const std::int64_t read = shares() ? heads.q.size(2) : 0;  // tokens that the shared caches are ahead
     std::vector<std::int64_t> first =
-        transformed(caches, [&](const AttentionCache* cache) { return cache->next_position(); });
+        transformed(caches, [&](const AttentionCache* cache) { return cache->next_position() - read; });
     heads.q = rotary->rotate_rows(heads.q, first);
     for (at::Tensor& k : heads.keys) {
       k = rotary->rotate_rows(k, first);
     }
     return;
   }
-  heads.q = (*rotary)(heads.q, heads.keys[0].sym_size(2) - heads.q.sym_size(2));
+  if (heads.q.defined()) {
+    heads.q = (*rotary)(heads.q, before);
+  }
   for (at::Tensor& k : heads.keys) {
     k = (*rotary)(k, 0);
   }
@@ -168,9 +178,13 @@ std::vector<at::Tensor*> Attention::KeysValues::tensors() {
 
 Attention::KeysValues Attention::keys_values(const Heads& heads, const at::Tensor& source,
                                              const Context& context) const {
+  at::Tensor factors;
+  if (composition_ != nullptr) {  // maps of a layer that shares keys have no factors of keys: [B, 1, S, 0]
+    factors = shares() ? heads.keys[0].narrow(1, 0, 1).narrow(3, 0, 0) : composition_->key_factors(source, context);
+  }
   return {.keys = heads.keys,
           .v = heads.v,
-          .factors = composition_ != nullptr ? composition_->key_factors(source, context) : at::Tensor(),
+          .factors = factors,
           .features = position_->key_features(source, context),
           .score_features = score_->key_features(source, context)};
 }
@@ -179,7 +193,7 @@ void Attention::read_source(const at::Tensor& source, const std::optional<at::Te
                             const Context& context) const {
   context.show("source", [&] { return source; });
   Heads heads = projection_->project({.x = {}, .source = source, .source_value = source, .cross = true}, context);
-  normalise_and_rotate(heads, {}, context);
+  normalise_and_rotate(heads, 0, {}, context);
   observe_heads(heads, context);
   const KeysValues tokens = keys_values(heads, source, context);
   cache.source() = tokens.keys;
@@ -211,15 +225,16 @@ Attention::KeysValues Attention::append_to_cache(KeysValues tokens, AttentionCac
     cache.advance(n);
     return tokens;
   }
-  const std::int64_t end_position = cache.next_position() + n, end_index = cache.first_index() + cache.size() + n;
-  const std::vector<at::Tensor*> tensors = tokens.tensors();
-  std::vector<at::Tensor> all = transformed(tensors, [&](const at::Tensor* tensor) { return *tensor; });
-  all = cache.append(all);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    *tensors[i] = all[i];
+  if (!shares()) {
+    const std::vector<at::Tensor*> tensors = tokens.tensors();
+    std::vector<at::Tensor> all = transformed(tensors, [&](const at::Tensor* tensor) { return *tensor; });
+    all = cache.append(all);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      *tensors[i] = all[i];
+    }
   }
-  call.first_position = end_position - tokens.keys[0].size(2);
-  call.first_index = end_index - tokens.keys[0].size(2);
+  call.first_position = cache.next_position() - tokens.keys[0].size(2);
+  call.first_index = cache.first_index() + cache.size() - tokens.keys[0].size(2);
   return tokens;
 }
 
@@ -251,12 +266,26 @@ at::Tensor Attention::attend(const Queries& queries, KeysValues tokens, const Co
   if (queries.cache != nullptr && !place_.cross) {
     tokens = append_to_cache(std::move(tokens), *queries.cache, call);
   }
+  if (queries.shared_keys != nullptr && !shares()) {
+    const std::int64_t size = queries.cache == nullptr ? 0 : tokens.keys[0].size(2);  // unused for whole sequences
+    *queries.shared_keys = {.k = tokens.keys[0], .v = tokens.v, .begin = 0, .size = size};
+  }
   Heads operands{.q = queries.q, .keys = tokens.keys, .v = tokens.v};
   projection_->expand(operands, /*decoding=*/queries.cache != nullptr, context);
   call.features = tokens.score_features;
   call.more_keys.assign(operands.keys.begin() + 1, operands.keys.end());
   const at::Tensor o = (*score_)(operator_inputs(queries, operands, tokens, context), call, context);
   return projection_->results(o, operands, context);
+}
+
+// Returns the shared keys and values of one cache.
+std::pair<at::Tensor, at::Tensor> Attention::shared_of_row(const AttentionInput& input, std::int64_t row) const {
+  if (input.x.size(1) == 1) {  // the layer that appended the token may have passed a full window in another order
+    const std::vector<at::Tensor> all = input.caches[static_cast<std::size_t>(row)]->ordered();
+    return {all[0], all[1]};
+  }
+  const ops::SequenceKeys& shared = *shared_entry(input, row);
+  return {shared.k, shared.v};
 }
 
 at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const {
@@ -269,7 +298,8 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
                           .valid_keys = place_.cross ? cache.valid_source() : std::nullopt,
                           .valid_queries = {},
                           .key_bias = {},
-                          .cache = &cache};
+                          .cache = &cache,
+                          .shared_keys = shared_entry(input, row)};
     if (place_.cross) {
       rows.push_back(attend(queries, cached_source(cache), context));
       continue;
@@ -278,8 +308,13 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
       cache.offsets() = offsets;  // shared by all caches
     }
     Heads own;
-    std::transform(heads.keys.begin(), heads.keys.end(), std::back_inserter(own.keys), part);
-    own.v = heads.v.defined() ? part(heads.v) : at::Tensor();
+    if (shares()) {
+      own.keys.resize(1);
+      std::tie(own.keys[0], own.v) = shared_of_row(input, row);
+    } else {
+      std::transform(heads.keys.begin(), heads.keys.end(), std::back_inserter(own.keys), part);
+      own.v = heads.v.defined() ? part(heads.v) : at::Tensor();
+    }
     rows.push_back(attend(queries, keys_values(own, queries.x, context), context));
   }
   return rows.size() == 1 ? rows[0] : at::cat(rows);
@@ -301,6 +336,13 @@ at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& h
     if (place_.cross) {
       const KeysValues source = cached_source(cache);
       in.sequences.push_back({source.keys[0], source.v, 0, source.keys[0].size(2), cache.valid_source()});
+    } else if (shares()) {
+      ops::SequenceKeys all = (*input.shared_keys)[row];
+      if (place_.window > 0 && place_.window < all.size) {  // the last keys, so their order matters
+        std::tie(all.k, all.v) = shared_of_row(input, static_cast<std::int64_t>(row));
+        all.begin = 0;
+      }
+      in.sequences.push_back(std::move(all));
     } else {
       const AttentionCache::Visible visible = cache.append_row({heads.keys[0], heads.v}, static_cast<std::int64_t>(row),
                                                                !position_->depends_on_key_order());
@@ -308,6 +350,9 @@ at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& h
     }
     longest_row = in.sequences[row].size > in.sequences[longest_row].size ? row : longest_row;
     offsets = offsets.defined() ? offsets : cache.offsets();
+  }
+  if (input.shared_keys != nullptr && !shares()) {
+    *input.shared_keys = in.sequences;
   }
   const ops::SequenceKeys& longest = in.sequences[longest_row];
   in.k = ops::narrowed(longest.k, 2, longest.begin, longest.size);
@@ -325,11 +370,17 @@ at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& h
 
 at::Tensor Attention::operator()(const AttentionInput& input, const Context& context) const {
   const bool decodes = !input.caches.empty();
+  if (shares() && input.shared_keys == nullptr) {
+    fail("attention: share_kv must be 0 in a layer by itself, got {}", options_.share_kv);
+  }
+  if (!shares() && input.shared_keys != nullptr) {
+    input.shared_keys->resize(std::max<std::size_t>(input.caches.size(), 1));
+  }
   if (decodes && static_cast<std::int64_t>(input.caches.size()) != input.x.size(0)) {
     fail("attention: decoding needs one cache per row, got {} for {} rows", input.caches.size(), input.x.size(0));
   }
   const at::Tensor& source = input.source.defined() ? input.source : input.x;
-  const bool reads_source = !(decodes && place_.cross);
+  const bool reads_source = !shares() && !(decodes && place_.cross);
   context.show("x", [&] { return input.x; });
   if (reads_source) {
     context.show("source", [&] { return source; });
@@ -341,7 +392,11 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   if (reads_source) {
     score_->prepare(heads, {source, input.valid_keys, input.caches}, context);
   }
-  normalise_and_rotate(heads, input.caches, context);
+  normalise_and_rotate(heads, source.sym_size(1) - input.x.sym_size(1), input.caches, context);
+  if (shares() && !decodes) {
+    heads.keys = {input.shared_keys->at(0).k};
+    heads.v = input.shared_keys->at(0).v;
+  }
   observe_heads(heads, context);
   at::Tensor o = decodes ? can_batch_rows(heads, context) ? attend_batched(input, heads, context)
                                                           : attend_by_row(input, heads, context)
@@ -349,7 +404,9 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
                                    .q = heads.q,
                                    .valid_keys = input.valid_keys,
                                    .valid_queries = input.valid_queries,
-                                   .key_bias = heads.key_bias},
+                                   .key_bias = heads.key_bias,
+                                   .cache = nullptr,
+                                   .shared_keys = shared_entry(input, 0)},
                                   keys_values(heads, source, context), context);
   if (composition_ != nullptr) {
     o = composition_->results(o, context);

@@ -20,8 +20,10 @@ class HeadProjections : public Projection {
         has_loss_(!options.projection->balance_losses(options).empty()),
         d_model_(init.d_model) {
     q_ = input_side('q', 1, init, build);
-    k_ = input_side('k', options.key_projections(), init, build);
-    v_ = input_side('v', 1, init, build);
+    if (options.share_kv == 0) {  // otherwise keys and values are those of another layer
+      k_ = input_side('k', options.key_projections(), init, build);
+      v_ = input_side('v', 1, init, build);
+    }
     o_ = output_side(init, build);
     const auto router = [&](const char* name) {
       const std::int64_t n_experts = routing_.n_experts;

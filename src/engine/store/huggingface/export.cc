@@ -68,6 +68,13 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
   if (o.kind != config::ModelKind::language_model) {
     user_error("{}: model.kind: cannot export, only language models have an equivalent in Hugging Face", origin);
   }
+  for (const auto& [layer, count] : o.kinds_of_layers(o.n_layers)) {
+    if (!layer.attention.has_heads() || layer.mlp.kind == config::MlpKind::none) {
+      user_error("{}: model.{}: cannot export, no supported Hugging Face architecture has layers without {}; {}",
+                 origin, layer.attention.has_heads() ? "mlp.kind" : "attention.n_heads",
+                 layer.attention.has_heads() ? "MLP" : "attention", kRemedy);
+    }
+  }
   std::string closest, unreadable;
   std::vector<std::string> missing;
   for (const Architecture* architecture : architectures()) {

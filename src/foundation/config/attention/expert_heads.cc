@@ -55,6 +55,9 @@ class ExpertHeads : public detail::HeadProjections {
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     PaperTerms terms;
     for (const char which : {'q', 'k', 'v', 'o'}) {
+      if (detail::is_source(which) && a.share_kv > 0) {
+        continue;
+      }
       const Exact rows = z.t * a.projected_width(which) * (detail::is_source(which) ? a.kv_heads() : a.n_heads);
       terms.macs += a.has_experts(which) ? rows * a.of<RoutingOptions>().top_k * (z.d + 1)
                                          : rows * z.d;  // + 1: the weighted average

@@ -113,7 +113,9 @@ class RoutedHeads : public RoutedProjection {
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} of {}", a.n_heads, all_heads(a));
   }
-  void derive_top_k(AttentionOptions& a) const override { a.of<RoutingOptions>().top_k = a.n_heads / kv_heads(a); }
+  void derive_top_k(AttentionOptions& a) const override {
+    a.of<RoutingOptions>().top_k = std::max<std::int64_t>(a.n_heads / kv_heads(a), 1);
+  }
   void set_heads(AttentionOptions& a, std::int64_t n_heads) const override {
     const std::int64_t group = kv_heads(a);
     a.of<RoutingOptions>().top_k = std::clamp<std::int64_t>(n_heads / group, 1, router_width(a));

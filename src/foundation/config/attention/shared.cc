@@ -72,7 +72,9 @@ void check_groups(const Checker& check, const AttentionOptions& a) {
 PaperTerms HeadProjections::paper(const AttentionOptions& a, const PaperSizes& z) const {
   Exact projected = 0;
   for (const char which : {'q', 'k', 'v', 'o'}) {
-    projected += z.t * a.score->projected_heads(a, which) * a.projected_width(which);
+    if (!is_source(which) || a.share_kv == 0) {
+      projected += z.t * a.score->projected_heads(a, which) * a.projected_width(which);
+    }
   }
   return {.macs = projected * z.d, .memory = projected};
 }

@@ -100,7 +100,8 @@ void TableBuilder::add_models() {
   add({.above = "", .name = "heads", .words = true}, [](const ComparedRun& run) {
     std::vector<std::string> texts;  // of the layers that differ
     for (const auto& [layer, count] : run.config.model.kinds_of_layers(run.config.model.n_layers)) {
-      const std::string text = layer.attention.projection->heads_text(layer.attention);
+      const config::AttentionOptions& a = layer.attention;
+      const std::string text = a.has_heads() ? a.projection->heads_text(a) : "0";
       if (std::ranges::find(texts, text) == texts.end()) {
         texts.push_back(text);
       }
