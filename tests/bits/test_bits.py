@@ -111,6 +111,9 @@ RECIPES = {
         "data.generator=composition", "data.generated_train=60", "data.generated_validation=10", "data.batching=chunks",
         "tokenizer.kind=bpe", "tokenizer.vocabulary_size=300", "model.initialisation=normal", "model.context_length=128",
         "train.schedule=inverse_sqrt", "train.warmup_steps=5"],
+    "shared_keys": TEXT + attention(window=20) + mlp(kind="none") + [
+        'model.layers=[{mlp={kind="gated"}}, {attention={share_kv=1, window=10, n_heads=8, n_kv_heads=4}}, '
+        '{attention={n_heads=0}, mlp={kind="dense"}}]', "model.n_layers=3"],
     "differential": TEXT + attention(composition="differential", n_kv_heads=2, position="relative"),
     "repeated": TEXT + attention(projection="experts", n_experts=3, top_k=2, expert_entropy_coefficient=0.01,
                                  composition="differential", differential_version=1) + mlp(
@@ -174,7 +177,7 @@ WAYS = {"fp32": ["train.precision=fp32"], "bf16": ["train.precision=bf16"],
 # No recipe uses these values: they are too slow for a test, or equivalent to another value.
 LEFT_OUT = {"data.synthetic": {"lookup", "copying", "induction", "needles", "parity", "permutations"},
             "data.generator": {"listops_long"}, "train.precision": {"auto"}, "train.implementation": {"fused"},
-            "model.mlp.kind": {"none"}, "model.head_activation": {"gelu", "gelu_tanh", "silu"}}
+            "model.head_activation": {"gelu", "gelu_tanh", "silu"}}
 
 # Variables with these prefixes can change results on the same CPU, so the programs run without them.
 PREFIXES = ("HEADROOM_", "ATEN_", "ONEDNN_", "DNNL_", "MKL_", "OMP_", "KMP_", "TORCH", "PYTORCH")
