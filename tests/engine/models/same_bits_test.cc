@@ -9,6 +9,7 @@
 
 #include "engine/models/model_base.h"
 #include "engine/nn/combinations.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/models/language_model.h"
 #include "small_models.h"
 
@@ -99,8 +100,10 @@ std::vector<at::Tensor> decoded(const LanguageModel& model, const at::Tensor& te
 // Returns whether sums over keys depend on the pieces: a window moves their first key, or a state carries them from
 // chunk to chunk.
 bool depends_on_pieces(const config::AttentionOptions& a) {
+  const bool formula = !a.of<config::DotOptions>().formula.empty();  // with a cumulative term
   return a.score == "linear" || a.score->is_recurrent() ||
-         (a.window > 0 && (a.score == "sigmoid" || a.position == "forgetting"));
+         (a.window > 0 && (a.score == "sigmoid" || a.position == "forgetting" || formula)) ||
+         (formula && (a.position->has_distances() || a.composition.name() != "none"));  // softmax of the reference
 }
 
 // Reads one text in two pieces and returns the logits [T, V].

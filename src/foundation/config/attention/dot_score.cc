@@ -24,7 +24,15 @@ class DotScore : public detail::ScoreMatrix {
   }
   std::vector<Example> examples() const override {
     return {{"dot", [](AttentionOptions&) {}},
-            {"dot, sink", [](AttentionOptions& o) { o.of<DotOptions>().sink = true; }}};
+            {"dot, sink", [](AttentionOptions& o) { o.of<DotOptions>().sink = true; }},
+            {"dot, formula", [](AttentionOptions& o) {
+               auto& own = o.of<DotOptions>();
+               own.formula = "2 * tanh(s / 2) - slope * (i - j) + near[h, i - j] * tanh(size(j)) + decay(i) - decay(j)";
+               own.mask = "i - j < 4 or j < 1";
+               own.learned = R"(slope = {shape = "head", start = 0.5}, near = {shape = "head, distance", size = 3}, )"
+                             R"(size = {shape = "token"}, )"
+                             R"(decay = {shape = "token, head", from = "log_sigmoid", cumulative = true})";
+             }}};
   }
   Exact saved_elements(const AttentionOptions& a, const AttentionExtent& extent) const override {
     return detail::saved_by_formula(a, extent);
