@@ -81,22 +81,23 @@ def test_the_losses_are_those_of_headroom_train(folder, expected, ranks, toleran
 
 
 def test_a_run_resumes_on_other_ranks_and_is_read_by_the_commands(folder, headroom):
-    headroom("train", folder / "experts.toml", "--out", folder / "whole")
-    train(folder, "experts", "parts", "--set", "train.steps=20", ranks=2)
+    constant = ["--set", "train.schedule=constant"]
+    headroom("train", folder / "experts.toml", "--out", folder / "whole", *constant)
+    train(folder, "experts", "parts", *constant, "--set", "train.steps=20", ranks=2)
     assert sorted(path.name for path in (folder / "parts" / "sharded").iterdir()) == ["step_20"]
-    train(folder, "experts", "parts", "--resume", "--recompute")
+    train(folder, "experts", "parts", *constant, "--resume", "--recompute")
     assert [path.name for path in sorted((folder / "parts" / "sharded").iterdir())] == ["step_40", "step_50"]
     assert not (folder / "parts" / "sharded.incoming").exists()
-    # The schedule of the first part is another one, so only the data and the objective are the same.
-    assert losses(folder / "parts")[-1] == pytest.approx(losses(folder / "whole")[-1], rel=0.05)
+    assert losses(folder / "parts")[-1] == pytest.approx(losses(folder / "whole")[-1], rel=1e-4)
     result = json.loads((folder / "parts" / "result.json").read_text())
     found = headroom("evaluate", folder / "parts", "--data", folder / "validation.txt")
     assert found["loss"] == pytest.approx(result["validation"][-1]["loss"], rel=1e-5)
-    continued = headroom("train", folder / "experts.toml", "--out", folder / "parts", "--resume", "--set", "train.steps=60")
+    continued = headroom("train", folder / "experts.toml", "--out", folder / "parts", "--resume", *constant,
+                         "--set", "train.steps=60")
     assert continued["steps"] == 60 and continued["validation_loss"] < found["loss"] + 0.1
 
 
-def test_bf16_and_compile(folder, headroom):
+def test_bf16(folder, headroom):
     headroom("train", folder / "dense.toml", "--out", folder / "narrow", "--set", "train.precision=bf16")
     train(folder, "dense", "sharded_narrow", "--set", "train.precision=bf16", ranks=2)
     assert losses(folder / "sharded_narrow")[-1] == pytest.approx(losses(folder / "narrow")[-1], rel=0.02)

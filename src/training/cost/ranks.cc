@@ -109,9 +109,10 @@ RanksCost sharded_cost(const Config& given, std::int64_t ranks) {
     one.parameters = one.gradients = one.elements * kFloatBytes;
     one.moments = 2 * one.parameters;
     one.running_sums = 0;
-    one.staging = (Exact(2) * outside + Exact(4) * block + Exact(3) * one.elements).value() * kFloatBytes;
+    one.staging = (Exact(2) * outside + Exact(4) * block).value() * kFloatBytes;
     one.activations = memory.activations - memory.copies;
-    one.total = (Exact(kPythonBytes) + 4 * Exact(one.parameters) + one.staging + one.activations).value();
+    const std::int64_t step = one.gradients + one.staging + one.activations, saving = one.parameters + one.moments;
+    one.total = (Exact(kPythonBytes) + one.parameters + one.moments + std::max(step, saving)).value();
     const Exact passes = Exact(one.accumulators) * (ranks - 1) * kFloatBytes;
     one.gradients_sent = one.gradients_received = (passes * one.elements).value();
     one.parameters_sent = one.parameters_received = (passes * ceil_div(cost.elements + blocks, ranks)).value();

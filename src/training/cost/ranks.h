@@ -12,7 +12,7 @@ namespace headroom::cost {
 // Memory of a rank in bytes without tensors: libraries, allocator buffers, mapped parts of the token file.
 inline constexpr std::int64_t kProgramBytes = std::int64_t{176} << 20;
 // The same of a Python process with torch.distributed.
-inline constexpr std::int64_t kPythonBytes = std::int64_t{330} << 20;
+inline constexpr std::int64_t kPythonBytes = std::int64_t{350} << 20;
 
 // Cost of one of N ranks. P: elements in all parameters; s: elements in the shards that the rank owns; K: gradient
 // accumulators per step, of which the rank computes k.
@@ -56,9 +56,10 @@ RanksCost ranks_cost(const config::Config& config, std::int64_t ranks);
 
 // The same for headroom_torch.train, whose ranks store only their own s = P / N elements: 4 s each of parameters and
 // gradients and 8 s of moments. K: micro-batches, of which each rank computes k = K / N. b: elements of a block, r: of
-// everything outside of blocks. staging: r and two blocks with their gradients, gathered, and 12 s while a checkpoint
-// is written. total: with a Python process. A rank gathers all elements for each forward pass, and blocks again for
-// each backward pass, and sends its gradients of all: parameters 4 k (N - 1) (2 P - r) / N, gradients 4 k (N - 1) s.
+// everything outside of blocks. staging: r and two blocks with their gradients, gathered, 8 r + 16 b. total: with a
+// Python process; gradients, staging and activations, or if that is more, the copy of 12 s from which a checkpoint is
+// written. A rank gathers all elements for each forward pass and blocks again for each backward pass, and sends the
+// gradients of all: parameters 4 k (N - 1) (2 P - r) / N, gradients 4 k (N - 1) s.
 RanksCost sharded_cost(const config::Config& config, std::int64_t ranks);
 
 }  // namespace headroom::cost
