@@ -70,7 +70,7 @@ def test_each_layer_gets_heads_within_a_budget(headroom, dense, tmp_path, monkey
     assert "key heads" in headroom(*command, "--budget", "macs=0.9", "--experts", 2, "--force").stdout
     whole = headroom.json(*command, "--budget", "macs=1", "--force")
     assert whole["loss_after"] == whole["loss_before"]
-    for wrong in ("flops=0.5", "macs=0", "macs=1.5", "macs=0.0001"):
+    for wrong in ("flops=0.5", "macs=0", "macs=1.5", "step_time=0.0001"):
         assert "--budget" in headroom.refusal(*command, "--budget", wrong, "--force", "--quiet")
     assert "--tokens" in headroom.refusal(*command[:-6], "--budget", "macs=0.5", "--tokens", 10**6, "--force", "--quiet")
 

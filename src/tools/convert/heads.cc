@@ -176,7 +176,7 @@ HeadsChoice Search::described(const RowOfLayer& choice) const {
   return described;
 }
 
-// The choices in which all layers have the same heads.
+// The choices in which all layers have the same heads, at least one.
 std::vector<RowOfLayer> Search::uniform_choices() const {
   std::vector<RowOfLayer> all;
   for (const HeadsRow& first : table_.rows().front()) {
@@ -186,7 +186,7 @@ std::vector<RowOfLayer> Search::uniform_choices() const {
         choice.push_back(static_cast<std::size_t>(same - rows.begin()));
       }
     }
-    if (choice.size() == table_.rows().size()) {
+    if (choice.size() == table_.rows().size() && first.heads.heads > 0) {
       all.push_back(std::move(choice));
     }
   }
