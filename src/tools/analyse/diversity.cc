@@ -251,7 +251,7 @@ class DiversityAnalysis : public Analysis {
 // Latents are folded into the matrices; other projections without a matrix per head are refused.
 std::string refuse_several_maps(const config::ModelOptions& options) {
   const config::AttentionOptions& o = options.attention;
-  if (!o.projection->has_latent() && !o.projection->has_head_matrices()) {
+  if (o.share_kv > 0 || (!o.projection->has_latent() && !o.projection->has_head_matrices())) {
     return refuse_without_head_matrices(options);
   }
   return o.composition->maps_per_head(o) == 1
