@@ -32,8 +32,8 @@ KINDS = {
     "tensors in pieces": settings('model.mlp.kind="dense"', "model.mlp.d_hidden=3000", "train.clip_norm=0.1"),
     "muon, an embedding in pieces": settings('train.optimizer="muon"', "model.d_model=256"),
     "shared keys, no attention, no MLP": settings(
-        "model.n_layers=3", 'model.layers=[{attention = {projection = "dense"}}, {attention = {projection = "dense", share_kv = 1}, '
-        'mlp = {kind = "none"}}, {attention = {n_heads = 0}}]'),
+        "model.n_layers=3", 'model.attention.position="rope"', 'model.attention.projection="dense"',
+        'model.layers=[{}, {attention = {share_kv = 1}, mlp = {kind = "none"}}, {attention = {n_heads = 0}}]'),
     "muon, bf16": settings('train.optimizer="muon"', 'train.precision="bf16"'),
     "soft-E priors": settings('model.attention.projection="dense"', 'model.attention.score="gaussian_mixture"',
                               'model.attention.prior_update="soft_e"', 'model.attention.position="none"'),

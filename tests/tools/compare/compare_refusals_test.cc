@@ -21,7 +21,7 @@ TEST_F(CompareRefusals, RefusesWhatCannotBeTuned) {
       {{"train.learning_rte", {"1"}}, "train.learning_rate"},
       {{"train.learning_rate", {"1", "fast"}}, "train.learning_rate"},
       {{"train.learning_rate", {"1e-3", "0.001"}}, "named twice"},
-      {{"model.attention.n_heads", {"4", "0"}}, "model.attention.n_heads"},
+      {{"model.attention.n_heads", {"4", "-1"}}, "model.attention.n_heads"},
       {{"train.evaluate_tokens", {"4", "0"}}, "cannot be compared"},
   };
   for (const auto& [variation, says] : cases) {

@@ -166,7 +166,6 @@ TEST(Ranks, ShardedRanksStoreSixteenBytesOfTheirElements) {
     EXPECT_LT(one.parameters_received, 2 * one.gradients_sent + 1);
     EXPECT_EQ(one.activations, ranks_cost(config, 1).largest().activations);
   }
-  EXPECT_LT(sharded_cost(config, 8).largest().total, ranks_cost(config, 8).largest().total);
 }
 
 TEST(Ranks, RefusesUnevenBatches) {

@@ -108,22 +108,23 @@ TEST(TrainState, RefusesACheckpointThatLacksIt) {
 
 TEST(Resume, RequiresTheSameData) {
   store::Checkpoint checkpoint = Saved().checkpoint();
-  EXPECT_EQ(user_error_of([&] { check_data(checkpoint, "these tokens", "run"); }), "no UserError");
+  EXPECT_NO_THROW(check_data(checkpoint, "these tokens", "run"));
   EXPECT_HAS(user_error_of([&] { check_data(checkpoint, "those tokens", "run"); }), "other data");
 }
 
 TEST(Resume, KnowsWhichKeysMayChange) {
   const Saved saved;
   const ResumePoint resumed{"run/step_41.safetensors", saved.checkpoint()};
-  const auto why = [&](const std::string& assignment) {
+  const auto check = [&](const std::string& assignment) {
     config::Config config = saved.config;
     config.train.steps = 100;
     config::set_key(config, assignment);
-    return user_error_of([&] { check_resumable(resumed, config); });
+    check_resumable(resumed, config);
   };
+  const auto why = [&](const std::string& assignment) { return user_error_of([&] { check(assignment); }); };
   for (const char* fine : {"train.steps=41", "train.learning_rate=0.5", "train.threads=2", "train.clip_norm=1",
                            "train.precision=\"bf16\"", "train.checkpoint_every=7"}) {
-    EXPECT_EQ(why(fine), "no UserError") << fine;
+    EXPECT_NO_THROW(check(fine)) << fine;
   }
   for (const std::string key : {"model.d_model", "model.dropout", "model.attention.d_head", "train.batch_size",
                                 "train.seed", "train.optimizer"}) {

@@ -355,19 +355,19 @@ void Run::sample(Writer& writer) const {
 }
 
 void Run::save(Writer& writer) {
-  history_.saved_step = state_.step;
+  bool whole = true;  // also as an ordinary checkpoint
   if (sharded_) {
-    const bool ends = plan_.finished(state_.step) || stops();
+    whole = plan_.finished(state_.step) || stops();
     const Json values = {{"step", state_.step},
                          {"metadata", checkpoint().metadata},
                          {"keep", config_.train.keep_checkpoints},
-                         {"wait", ends}};
+                         {"wait", whole}};
     sharded_("save", values, {});
-    if (!ends) {
-      return;
-    }
   }
-  write_state([&](const store::Checkpoint& checkpoint) { checkpoint_ = writer.checkpoint(checkpoint); });
+  if (whole) {
+    write_state([&](const store::Checkpoint& checkpoint) { checkpoint_ = writer.checkpoint(checkpoint); });
+  }
+  history_.saved_step = state_.step;
 }
 
 template <class Write>
