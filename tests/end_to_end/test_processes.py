@@ -359,7 +359,7 @@ def test_torchx_starts_ranks(config, tmp_path):
     printf, torchx = [next(line for line in page if line.startswith(word)) for word in ("printf ", "torchx run ")]
     torchx = torchx.replace("torchx", f"{sys.executable} -m torchx.cli.main", 1).replace("mine.toml", str(config))
     more = " ".join(SHARED).replace("--set ", "--set=")
-    path = f"{os.path.dirname(train_runs.program())}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    path = f"{os.path.dirname(train_runs.program())}:{train_runs.ROOT}/.env/bin:{os.environ['PATH']}"
     done = subprocess.run(["bash", "-c", f"{printf}\n{torchx.replace('runs/two', 'two')} {more}"], cwd=tmp_path,
                           env={**train_runs.environment(config.parent), "PATH": path}, timeout=train_runs.PATIENCE,
                           stdin=subprocess.DEVNULL, text=True, capture_output=True)
