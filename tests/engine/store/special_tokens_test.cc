@@ -152,7 +152,8 @@ TEST_F(SpecialTokensTest, TextsBeginAsTheTemplateSays) {
 TEST_F(SpecialTokensTest, TokensWithoutAnIdComeAfterTheVocabulary) {
   put_tokenizer(37);
   const auto names = [&](Json settings) {  // returns tokens 38 and 39
-    settings["tokenizer_class"] = "PreTrainedTokenizerFast";  // which has no tokens by default
+    // A class without tokens by default.
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast";
     put("tokenizer_config.json", settings);
     const auto tokenizer = import_huggingface(theirs_).checkpoint.tokenizer;
     EXPECT_EQ(tokenizer->vocabulary_size(), 40);
