@@ -29,7 +29,7 @@ struct ConvertRequest {
   bool random_attention = false;     // converted parts start from random parameters, for comparisons
   std::int64_t threads = 0;          // 0: the source's number of threads
   std::uint64_t seed = 1;            // of the new parameters and the order of the fit's batches
-  std::filesystem::path out;         // checkpoint to write; replaced only if it was written by convert. Empty: none
+  std::filesystem::path out;         // checkpoint to write; empty: none. Replaces only a file that convert wrote
   std::filesystem::path cache;       // prepared data
   std::string command;               // recorded in the checkpoint
 };

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMostError = 0.2;   // of the predicted sum of losses, relative; beyond it, pairs are measured
+constexpr double kMostError = 0.2;   // relative error of the predicted loss above which pairs of layers are measured
 constexpr double kLeastLoss = 1e-3;  // nats that are not worth a correction
 constexpr int kCurvePoints = 40;     // budgets of the page's curve
 
@@ -57,7 +57,8 @@ class Search {
   RowOfLayer choose(const Rows& rows) const;
   // The choice by the losses of single layers or, if these do not add up, by those of pairs.
   RowOfLayer corrected(HeadsResult& result) const;
-  // The rows with the losses of the layers of `choice` multiplied by what they add in pairs, relative to alone.
+  // Returns the rows with corrected losses: those of a layer that `choice` changes are multiplied by the ratio of what
+  // the layer adds in pairs to what it adds alone.
   Rows with_pairs(const RowOfLayer& choice) const;
   HeadsChoice described(const RowOfLayer& choice) const;
   std::vector<RowOfLayer> uniform_choices() const;

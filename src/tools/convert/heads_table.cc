@@ -10,8 +10,8 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <span>
 
+#include "engine/store/stored_tensors.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
@@ -19,6 +19,7 @@
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/models/model.h"
+#include "start.h"
 #include "training/cost/cost.h"
 #include "training/train/step/state.h"
 
@@ -38,7 +39,7 @@ Heads heads_of(const config::AttentionOptions& a) {
 // The source's heads first, then fewer or none. Layers that are not dense stay as they are.
 std::vector<Heads> candidates(const config::AttentionOptions& from, std::int64_t experts) {
   std::vector<Heads> all = {heads_of(from)};
-  if (from.n_heads == 0 || from.projection != "dense" || from.score != "dot" || from.composition != "none") {
+  if (from.n_heads == 0 || !is_dense(from)) {
     return all;
   }
   all.push_back({.heads = 0, .kv_heads = 0, .experts = 0});
@@ -78,8 +79,7 @@ void save_rows(const std::vector<HeadsRow>& rows, const fs::path& file) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     json.push_back({rows[i].heads.heads, rows[i].heads.kv_heads, rows[i].heads.experts, rows[i].loss});
     for (const auto& [name, tensor] : rows[i].fitted) {
-      const std::span<const float> values(tensor.const_data_ptr<float>(), static_cast<std::size_t>(tensor.numel()));
-      writer.add(fmt::format("{}.{}", i, name), DType::f32, tensor.sizes().vec(), std::as_bytes(values));
+      writer.add(fmt::format("{}.{}", i, name), DType::f32, tensor.sizes().vec(), store::bytes_of(tensor));
     }
   }
   writer.set_metadata("rows", json.dump());
@@ -87,16 +87,14 @@ void save_rows(const std::vector<HeadsRow>& rows, const fs::path& file) {
 }
 
 std::vector<HeadsRow> load_rows(const fs::path& file) {
-  const SafetensorsFile stored(file);
+  const auto stored = std::make_shared<const SafetensorsFile>(file);
   std::vector<HeadsRow> rows;
-  for (const Json& row : Json::parse(stored.metadata_at("rows"))) {
+  for (const Json& row : Json::parse(stored->metadata_at("rows"))) {
     rows.push_back({.heads = {.heads = row.at(0), .kv_heads = row.at(1), .experts = row.at(2)}, .loss = row.at(3)});
   }
-  for (const auto& [name, tensor] : stored.tensors()) {
+  for (const auto& [name, tensor] : stored->tensors()) {
     const std::size_t dot = name.find('.');
-    const at::Tensor values = at::empty(tensor.shape, at::kFloat);
-    std::copy(tensor.data.begin(), tensor.data.end(), reinterpret_cast<std::byte*>(values.mutable_data_ptr<float>()));
-    rows.at(std::stoul(name.substr(0, dot))).fitted[name.substr(dot + 1)] = values;
+    rows.at(std::stoul(name.substr(0, dot))).fitted[name.substr(dot + 1)] = store::view_of(stored, name, tensor);
   }
   return rows;
 }

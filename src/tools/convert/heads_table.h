@@ -22,8 +22,8 @@ namespace headroom::convert {
 // A layer converted alone to some heads.
 struct HeadsRow {
   Heads heads;
-  double loss = 0.0;                         // that it adds on held-out tokens; not below 0
-  std::map<std::string, at::Tensor> fitted;  // its parameters after a short fit
+  double loss = 0.0;                         // nats that the layer adds on held-out tokens; not below 0
+  std::map<std::string, at::Tensor> fitted;  // the layer's parameters after a short fit; read-only
   std::vector<double> costs;                 // see HeadsTable::cost_names()
 };
 using RowOfLayer = std::vector<std::size_t>;  // the row of each layer

@@ -53,7 +53,7 @@ class LayerConversion {
 
   // Converts a layer of `target`, which is freshly initialised: its attention and its MLP as far as their options
   // differ from the source's, in closed form, then by fit_steps steps of fitting. Call it for layers in ascending
-  // order; several targets of one layer share its activations. Returns whether the layer computes
+  // order; several targets of one layer use the same activations. Returns whether the layer computes
   // the same as the source's. If it does not and is fitted, its errors are appended to `errors`.
   bool convert(const models::Model& target, std::int64_t layer, std::vector<LayerError>& errors);
 

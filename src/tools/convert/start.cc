@@ -18,6 +18,11 @@
 #include "headroom/config/model_options.h"
 
 namespace headroom::convert {
+
+bool is_dense(const config::AttentionOptions& options) {
+  return options.projection == "dense" && options.score == "dot" && options.composition == "none";
+}
+
 namespace {
 
 constexpr char kMatrices[] = {'q', 'k', 'v', 'o'};
@@ -35,7 +40,7 @@ class Layer {
     const bool same_keys = same_heads && to_.kv_heads() == from_.kv_heads();
     copy_shared();
     const bool exact = start_composition() && start_extras();
-    if (!is_dense()) {
+    if (!is_dense(from_)) {
       const bool kept = keeps_projection();
       if (!kept && has_kept_maps() && takes_heads()) {
         refit();
@@ -70,9 +75,8 @@ class Layer {
   }
 
  private:
-  bool is_dense() const { return from_.projection == "dense" && from_.score == "dot" && from_.composition == "none"; }
   bool takes_heads() const { return to_.projection->has_head_matrices() && to_.projection->has_fixed_heads(); }
-  // Whether the layers differ in what is added to heads at most: compositions, gates, sinks.
+  // Whether the layers have the same options, except those of compositions, output gates and the dot score.
   bool keeps_projection() const {
     AttentionOptions same = to_;
     same.composition = from_.composition;

@@ -14,6 +14,9 @@
 
 namespace headroom::convert {
 
+// Whether a layer has softmax attention with dense projections and without composition.
+bool is_dense(const config::AttentionOptions& options);
+
 struct StartRequest {
   const config::AttentionOptions& from;
   const config::AttentionOptions& to;

@@ -49,7 +49,7 @@ class SigmoidScore : public Score {
   at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& /*call*/, const Context& context) const override {
     apply_scale(in, learned_, fixed_, context);
     const bool drops = context.training && dropout_ > 0.0;
-    if (!drops && !pair_values(context) && in.q.sym_size(2) != 0) {  // a table has at least one element
+    if (!drops && !pair_values(context) && in.q.sym_size(2) != 0) {  // tables may not be empty
       ops::AttentionInputs fused = in;
       fused.formula = {.score = "sigmoid(s - table0[i])", .normalise = false, .queries_last = false};
       fused.formula.tables = {log_visible(in)};
