@@ -142,8 +142,9 @@ TEST_F(SpecialTokensTest, TextsBeginAsTheTemplateSays) {
   EXPECT_EQ(begin(), Ids{39}) << "nor does its default id";
   put_processor(marks({"a", "<|end|>", "a"}, {{"a", {{"id", "a"}, {"ids", {5, 7}}, {"tokens", {"x", "y"}}}}}));
   EXPECT_EQ(begin(), (Ids{5, 7, 39, 5, 7}));
-  put_processor({{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, marks({}), marks({"<|end|>"})}}});
-  EXPECT_EQ(begin(), Ids{39});
+  const Json five = marks({"a"}, {{"a", {{"id", "a"}, {"ids", {5}}, {"tokens", {"x"}}}}});
+  put_processor({{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, marks({"<|end|>"}), five}}});
+  EXPECT_EQ(begin(), (Ids{5, 39}));
   put_processor({{"type", "RobertaProcessing"}, {"cls", {"<|end|>", 39}}, {"sep", {"x", 4}}});
   EXPECT_EQ(begin(), Ids{39});
 }

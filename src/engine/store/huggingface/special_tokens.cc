@@ -89,17 +89,16 @@ void add_ids(const Json& ids, const tokenizers::Tokenizer& of, std::vector<std::
   }
 }
 
-// Returns the ids that the post-processor of a tokenizer.json prepends to every text. In a sequence of steps, the first
-// step that prepends any is used, as in the tokenizers package.
+// Returns the ids that the post-processor of a tokenizer.json prepends to every text. In a sequence, each step prepends
+// to the output of the one before.
 std::vector<std::int32_t> ids_in_front(const SortedJson& processor, const tokenizers::Tokenizer& tokenizer) {
   std::vector<std::int32_t> ids;
   const auto part = [](const SortedJson& object, const std::string& key) {
     return object.is_object() ? object.value(key, SortedJson()) : SortedJson();
   };
   for (const SortedJson& step : part(processor, "processors")) {
-    if (ids = ids_in_front(step, tokenizer); !ids.empty()) {
-      return ids;
-    }
+    const std::vector<std::int32_t> more = ids_in_front(step, tokenizer);
+    ids.insert(ids.begin(), more.begin(), more.end());
   }
   if (const SortedJson first = part(processor, "cls"); first.is_array() && first.size() == 2) {  // Bert's and Roberta's
     add_ids(Json(first[1]), tokenizer, ids);
