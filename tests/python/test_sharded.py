@@ -103,6 +103,12 @@ def test_bf16(folder, headroom):
     assert losses(folder / "sharded_narrow")[-1] == pytest.approx(losses(folder / "narrow")[-1], rel=0.02)
 
 
+def test_compiled_blocks_give_the_same_losses(folder):
+    for out, *more in (["eager"], ["compiled", "--compile"]):
+        train(folder, "experts", out, "--set", "train.steps=3", *more)
+    assert losses(folder / "compiled") == pytest.approx(losses(folder / "eager"), rel=1e-5)
+
+
 @pytest.mark.parametrize("setting, key", [("train.optimizer=muon", "train.optimizer"), ("model.memory_length=32", "model.memory_length"),
                                           ("train.seconds=5", "train.seconds"), ("train.lr=1", "train.lr")])
 def test_refusals(folder, setting, key):
