@@ -1,10 +1,12 @@
-"""The forward pass of flex_attention against torch.compile of PyTorch's, on one thread in float32: for each formula the
-median CPU time of both, which run in turn, and the median of their ratios (PyTorch / Headroom; above 1 Headroom is faster).
+"""flex_attention on one thread in float32, for each formula: the forward pass against torch.compile of PyTorch's, and
+forward and backward, which PyTorch's refuses on the CPU, against plain tensor operations. Prints the median CPU time of
+both sides, which run in turn, and the median of their ratios (above 1 Headroom is faster).
 
 PYTHONPATH=build/release/python python bench/pytorch_flex.py [--repeats N]
 """
 
 import argparse
+import math
 import statistics
 import time
 
@@ -13,7 +15,7 @@ from torch.nn.attention import flex_attention as pytorch
 
 from headroom_torch.functional import flex_attention
 
-SIZES = [(8, 8, 256, 64), (4, 8, 1024, 64)]  # batch, heads, tokens, d_head
+SIZES = [(8, 8, 256, 64), (4, 8, 1024, 64), (1, 4, 4096, 64)]  # batch, heads, tokens, d_head
 
 
 def formulas(heads, tokens):
@@ -32,30 +34,50 @@ def formulas(heads, tokens):
             "window of 256": (None, lambda b, h, i, j: (j <= i) & (i - j < 256))}
 
 
+def plain(q, k, v, score, mask):
+    """The same in plain tensor operations, which store all pairs of queries and keys."""
+    b, h, i, j = (torch.arange(n).view([-1 if axis == at else 1 for at in range(4)])
+                  for axis, n in enumerate((*q.shape[:3], k.shape[2])))
+    s = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])
+    s = s if score is None else score(s, b, h, i, j)
+    return s.masked_fill(~mask(b, h, i, j), -math.inf).softmax(3) @ v
+
+
 def seconds_of(run):
     start = time.process_time()
     run()
     return time.process_time() - start
 
 
+def compare(name, theirs, ours, repeats):
+    """Runs both in turn and prints their times."""
+    for warm_up in (theirs, ours):
+        warm_up()
+    pairs = [(seconds_of(theirs), seconds_of(ours)) for _ in range(repeats)]
+    ratio = statistics.median(a / b for a, b in pairs)
+    theirs, ours = (statistics.median(side) * 1e3 for side in zip(*pairs))
+    print(f"{name:56} {theirs:8.2f} ms, Headroom {ours:8.2f} ms, ratio {ratio:.2f}", flush=True)
+
+
 def measure(name, size, score, mask, repeats):
     b, h, t, e = size
+    name = f"B{b} H{h} T{t} e{e} {name:18}"
     q, k, v = (torch.randn(b, h, t, e) for _ in range(3))
     block_mask = pytorch.create_block_mask(mask, None, None, t, t, device="cpu")
     torch.compiler.reset()
     compiled = torch.compile(pytorch.flex_attention)
-    sides = [lambda: compiled(q, k, v, score_mod=score, block_mask=block_mask),
-             lambda: flex_attention(q, k, v, score_mod=score, mask_mod=mask)]
+
+    def forward(q=q, k=k, v=v):
+        return flex_attention(q, k, v, score_mod=score, mask_mod=mask)
+
     with torch.no_grad():
-        theirs, ours = (run() for run in sides)
-        assert (ours - theirs).abs().max() < 1e-4, name
-        for run in sides:
-            run()
-        pairs = [[seconds_of(run) for run in sides] for _ in range(repeats)]
-    ratio = statistics.median(theirs / ours for theirs, ours in pairs)
-    theirs, ours = (statistics.median(side) for side in zip(*pairs))
-    print(f"B{b} H{h} T{t} e{e} {name:20} PyTorch {theirs * 1e3:8.2f} ms, Headroom {ours * 1e3:8.2f} ms, ratio {ratio:.2f}",
-          flush=True)
+        assert (forward() - compiled(q, k, v, score_mod=score, block_mask=block_mask)).abs().max() < 1e-4, name
+        compare(f"{name} forward, PyTorch", lambda: compiled(q, k, v, score_mod=score, block_mask=block_mask), forward,
+                repeats)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    gradient = torch.randn(b, h, t, e)
+    compare(f"{name} with gradients, plain", lambda: torch.autograd.grad(plain(q, k, v, score, mask), leaves, gradient),
+            lambda: torch.autograd.grad(forward(), leaves, gradient), max(repeats // 4, 3))
 
 
 def main():
