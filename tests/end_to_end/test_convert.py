@@ -253,5 +253,6 @@ def test_a_study_of_models_that_cannot_teach_has_no_teacher(headroom, dense, kin
 
 def test_a_study_needs_a_source_that_was_trained(headroom, dense):
     out = dense / "untrained.safetensors"
-    headroom("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, *SMALL)
+    made = headroom("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, "--data", dense / "train.txt", *SMALL)
+    assert f"loss on held-out tokens of {dense / 'train.txt'} " in made.stdout
     assert "step 0" in headroom.refusal("compare", "--convert", out, "--to", dense / "experts.toml", *STUDY, "--out", dense / "x")

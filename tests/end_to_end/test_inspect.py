@@ -131,6 +131,8 @@ def test_contributions_add_up(window):
 
 @in_browser
 def test_predictions_and_logits(window):
+    window.evaluate(f"inspector.change({{t: {len(TEXT) - 1}}})")
+    assert f"token {len(TEXT)} of {len(TEXT)}" in shown(window, "#chosen")
     window.evaluate("inspector.change({t: 3, k: 0})")
     assert "The next token is h" in shown(window, ".next .note")
     mine = shown(window, ".next tr.row-next")
