@@ -95,7 +95,8 @@ def test_validation_on_training_data_is_named(headroom, folder, tmp_path):
     for name in ("a.txt", "b.txt"):
         (texts / name).write_text(f"{name} the of and to in is was he " * 20)
     (tmp_path / "link.txt").symlink_to(texts / "b.txt")
-    for train, seen in ((texts / "*.txt", True), (tmp_path / "link.txt", True), (texts / "a.txt", False)):
+    (tmp_path / "copy.txt").write_text((texts / "b.txt").read_text())
+    for train, seen in ((texts / "*.txt", True), (tmp_path / "link.txt", True), (tmp_path / "copy.txt", True), (texts / "a.txt", False)):
         done = headroom("train", folder / "bytes.toml", "--out", tmp_path / train.stem.replace("*", "all"), "--set",
                         f'data.train=["{train}"]', "--set", f'data.validation=["{texts / "b.txt"}"]')
         assert ("b.txt is also training data" in done.stderr) == seen

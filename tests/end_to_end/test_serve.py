@@ -222,7 +222,9 @@ def test_a_wrong_field_is_refused_by_name(server, fields, param, values):
 
 def test_neutral_values_are_accepted(server):
     neutral = {"presence_penalty": 0, "frequency_penalty": 0.0, "best_of": 1, "logit_bias": {}, "suffix": None, "user": "me",
-               "stop": None, "logprobs": None, "seed": None, "stream_options": None}
+               "stop": None, "logprobs": None, "seed": None, "stream_options": None, "top_k": -1, "min_p": 0, "typical_p": 1.0,
+               "repetition_penalty": 1.0, "ignore_eos": False, "stop_token_ids": [], "use_beam_search": False, "metadata": {},
+               "store": False, "response_format": {"type": "text"}}
     assert text(server.complete(model="routed", prompt="a", **neutral))
 
 

@@ -80,7 +80,7 @@ COMPLETION = '{"prompt": "a", "model": "routed", "max_tokens": 1}'  # 0x33 bytes
     (f"33\r\n{COMPLETION}\r\n0\r\n\r\n", 200),
     (f"033;name=value\r\n{COMPLETION}\r\n0\r\nX-Checksum: 1\r\n\r\n", 200),
     (f"10\r\n{COMPLETION[:16]}\r\n23\r\n{COMPLETION[16:]}\r\n0\r\n\r\n", 200),
-    (f"0x33\r\n{COMPLETION}\r\n0\r\n\r\n", 400),
+    (f"0x33\r\n{COMPLETION}\r\n0\r\n\r\n", 400), (f" 33\r\n{COMPLETION}\r\n0\r\n\r\n", 400),
     (f"+33\r\n{COMPLETION}\r\n0\r\n\r\n", 400),
     (f"-33\r\n{COMPLETION}\r\n0\r\n\r\n", 400),
     (f"33\n{COMPLETION}\r\n0\r\n\r\n", 400)])

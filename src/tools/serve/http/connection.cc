@@ -111,13 +111,13 @@ std::string in_origin_form(std::string_view request_line, std::string& host) {
 }
 
 // Returns the size that the line before a chunk names, without its extensions; nullopt if it is not a hexadecimal
-// number. (httplib would take "0x3d", "+3d" and "-3d".)
+// number. (httplib would take "0x3d", "+3d", "-3d" and " 3d".)
 std::optional<std::size_t> chunk_size(std::string_view line) {
   constexpr std::size_t kMostDigits = 8;
   const std::string_view digits = trimmed(line.substr(0, line.find(';')));
   std::size_t size = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), size, 16);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  const bool whole = error == std::errc() && digits.data() == line.data() && end == digits.data() + digits.size();
   return whole && digits.size() <= kMostDigits ? std::optional(size) : std::nullopt;
 }
 

@@ -1,13 +1,17 @@
 #include "warnings.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <initializer_list>
+#include <iterator>
 #include <set>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "data/text/text.h"
+#include "foundation/core/files/content_hash.h"
 #include "foundation/core/machine/log.h"
 
 namespace headroom::train {
@@ -68,20 +72,31 @@ void warn_of_tokenizer(const config::Config& config, const tokenizers::Tokenizer
   }
 }
 
-// Returns the files that match the patterns, with links resolved.
-std::set<std::filesystem::path> files_of(const std::vector<std::string>& patterns) {
-  std::set<std::filesystem::path> files;
-  for (const std::filesystem::path& path : data::expand_patterns(patterns)) {
-    std::error_code missing;
-    files.insert(std::filesystem::canonical(path, missing));
-  }
-  return files;
+// Returns a file's size, 0 for a folder.
+std::uintmax_t size_of(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path) : 0;
 }
 
+// Returns the hash of a file; for a folder, its path with links resolved.
+std::string identity_of(const std::filesystem::path& path) {
+  std::error_code missing;
+  return size_of(path) > 0 ? content_sha256(path) : std::filesystem::canonical(path, missing).string();
+}
+
+// Warns if a validation file, or a copy of it, is also training data. Only files of equal size are hashed.
 void warn_of_seen_data(const config::DataOptions& data) {
-  const std::set<std::filesystem::path> trained = files_of(data.train);
-  for (const std::filesystem::path& file : files_of(data.validation)) {
-    if (trained.contains(file)) {
+  std::set<std::uintmax_t> sizes;
+  const std::vector<std::filesystem::path> validation = data::expand_patterns(data.validation);
+  std::ranges::transform(validation, std::inserter(sizes, sizes.end()), size_of);
+  std::set<std::string> trained;
+  for (const std::filesystem::path& file : data::expand_patterns(data.train)) {
+    if (sizes.contains(size_of(file))) {
+      trained.insert(identity_of(file));
+    }
+  }
+  for (const std::filesystem::path& file : validation) {
+    if (!trained.empty() && trained.contains(identity_of(file))) {
       log_warning("data.validation: {} is also training data, so validation does not measure generalisation",
                   file.string());
       return;
