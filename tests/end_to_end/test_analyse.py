@@ -51,9 +51,3 @@ def test_another_tokenizer_is_refused(headroom, folder):
     headroom("data", "prepare", "text.txt", "--tokenizer", "w.tok", "--out", "text.tokens", cwd=folder)
     done = headroom("analyse", "run", "--file", "text.tokens", "--out", "other", cwd=folder, status=2)
     assert re.search(r"text.tokens: .*\bwords-", done.stderr)
-
-
-def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_computed(headroom, folder):
-    line = headroom.refusal("analyse", folder / "run", "--what", "rank", "--text", "one text", "--out",
-                            folder / "text.txt" / "inside")
-    assert "text.txt is a file" in line

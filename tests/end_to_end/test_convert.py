@@ -51,8 +51,6 @@ def test_layers_may_differ_in_source_and_result(headroom, dense):
     (dense / "on.toml").write_text('[data]\ntrain = ["train.txt"]\nvalidation = ["validation.txt"]\n[train]\nsteps = 2\n')
     trained = headroom.json("train", dense / "on.toml", "--out", dense / "some_on", "--set", f"train.start_from={out}")
     assert trained["parameters"] == made["parameters"]
-    assert "--layers" in headroom.refusal("convert", dense / "dense", "--to", dense / "experts.toml", "--out", dense / "x.safetensors",
-                                          "--layers", "first")
 
 
 def test_each_layer_gets_heads_within_a_budget(headroom, dense, tmp_path, monkeypatch):
@@ -70,9 +68,7 @@ def test_each_layer_gets_heads_within_a_budget(headroom, dense, tmp_path, monkey
     assert "key heads" in headroom(*command, "--budget", "macs=0.9", "--experts", 2, "--force").stdout
     whole = headroom.json(*command, "--budget", "macs=1", "--force")
     assert whole["loss_after"] == whole["loss_before"]
-    for wrong in ("flops=0.5", "macs=0", "macs=1.5", "step_time=0.0001"):
-        assert "--budget" in headroom.refusal(*command, "--budget", wrong, "--force", "--quiet")
-    assert "--tokens" in headroom.refusal(*command[:-6], "--budget", "macs=0.5", "--tokens", 10**6, "--force", "--quiet")
+    assert "--budget" in headroom.refusal(*command, "--budget", "step_time=0.0001", "--force", "--quiet")
 
 
 def test_an_mlp_becomes_experts(headroom, dense):
@@ -89,25 +85,6 @@ def test_an_mlp_becomes_experts(headroom, dense):
     assert [layer["layer"] for layer in made["layers"]] == ["layer0.ffn", "layer1.ffn"]
     assert "model.mlp.d_hidden" in headroom.refusal("convert", dense / "dense", "--to", target, "--set", "model.mlp.d_hidden=9",
                                                     "--out", dense / "x.safetensors")
-
-
-def test_composed_heads_compute_what_the_dense_model_computes(headroom, dense):
-    out = dense / "composed.safetensors"
-    made = headroom.json("convert", dense / "dense", "--to", dense / "tiny.toml", "--set", "model.attention.composition=dynamic",
-                         "--out", out, *SMALL)
-    assert made["exact"] and made["layers"] == []
-    losses = [headroom.json("evaluate", run, "--data", dense / "validation.txt", "--precision", "fp32")["loss"]
-              for run in [dense / "dense", out]]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
-
-
-def test_refuses(headroom, dense):
-    run, experts, out = dense / "dense", dense / "experts.toml", dense / "none.safetensors"
-    assert "d_model" in headroom.refusal("convert", run, "--to", experts, "--set", "model.d_model=48", "--out", out)
-    assert "--tokens" in headroom.refusal("convert", run, "--to", experts, "--out", out, "--tokens", 10**6, "--quiet")
-    assert "config" in headroom.refusal("convert", experts, "--to", experts, "--out", out)
-    assert str(run) in headroom.refusal("convert", run, "--to", experts, "--out", run)
-    assert not out.exists()
 
 
 def test_training_with_a_teacher_resumes_exactly(headroom, dense):
@@ -147,15 +124,6 @@ def test_the_likeliest_tokens_of_a_teacher_are_stored_and_change_nothing(headroo
     all_tokens = headroom.json("train", config, "--out", tmp_path / "all", *settings, "--set", "train.steps=6",
                                "--set", "train.teacher_top_k=0", "--threads", 1)
     assert all_tokens["parameters_sha256"] != whole["parameters_sha256"]
-    assert "train.teacher_top_k" in headroom.refusal("train", config, "--out", tmp_path / "no", *settings, "--set",
-                                                     "train.teacher_top_k=256", "--quiet")
-
-
-def test_refuses_a_teacher_that_does_not_fit(headroom, dense):
-    line = headroom.refusal("train", dense / "tiny.toml", "--out", dense / "no", "--set", f"train.teacher={dense / 'dense'}", "--quiet")
-    assert "train.teacher" in line and "memory" in line
-    assert "train.teacher" in headroom.refusal("train", dense / "tiny.toml", "--out", dense / "no", "--quiet",
-                                               "--set", "train.teacher=nowhere")
 
 
 def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, dense):
@@ -187,8 +155,6 @@ def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, 
     shutil.rmtree(dense / "shares" / "experts-20%")
     assert [run["parameters_sha256"] for run in headroom.json(*shares)["runs"]] == [run["parameters_sha256"] for run in table["runs"]]
     assert (dense / "shares" / "dense-taught-10%" / "result.json").stat().st_mtime_ns == kept
-    assert "--to" in headroom.refusal("compare", "--convert", dense / "base", "--out", dense / "no")
-    assert "--tokens" in headroom.refusal("compare", "--convert", dense / "base", "--to", "x", "--tokens", "200%", "--out", dense / "no")
 
 
 STUDY = ["--set", "train.evaluate_every=0", "--tokens", "10%", "--sample-tokens", 0, "--threads", 1]

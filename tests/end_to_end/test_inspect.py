@@ -99,8 +99,6 @@ def test_pointer_and_click(headroom, trained, text, window, tmp_path):
 
 @in_browser
 def test_contributions_add_up(window):
-    box = window.evaluate("(() => { const box = document.querySelector('#strip [data-i=\"9\"]').getBoundingClientRect();"
-                          " return [box.x + box.width / 2, box.y + box.height / 2]; })()")
     window.evaluate("scrollTo(0, 0)")
     box = window.evaluate("(() => { const box = document.querySelector('#strip [data-i=\"9\"]').getBoundingClientRect();"
                           " return [box.x + box.width / 2, box.y + box.height / 2]; })()")
@@ -311,13 +309,3 @@ def test_runs_of_the_same_name_are_told_apart(headroom, trained, text, tmp_path)
     headroom("inspect", tmp_path / "first" / "run", tmp_path / "second" / "run" / "checkpoints" / "step_6.safetensors", "--file",
              text, "--out", out)
     assert "<title>Inside first/run and second/run" in out.read_text()
-
-
-def test_without_a_text_the_validation_data_is_read(headroom, trained, tmp_path):
-    assert headroom.json("inspect", trained, "--out", tmp_path / "page.html")["tokens"] == 16
-
-
-def test_one_checkpoint_is_enough(headroom, trained, text, tmp_path):
-    file = tmp_path / "moved.safetensors"
-    shutil.copy(next((trained / "checkpoints").glob("*.safetensors")), file)
-    headroom("inspect", file, "--text", text, "--out", tmp_path / "page.html")

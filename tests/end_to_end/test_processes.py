@@ -108,14 +108,6 @@ def test_processes_that_cannot_read_each_others_memory_send_it(config, tmp_path)
     assert json.loads(ended[0][1])["parameters_sha256"] == alone["parameters_sha256"]
 
 
-def test_the_cores_of_a_machine_are_shared(config, tmp_path):
-    cores = alone(tmp_path, "doctor")["physical_cores"]
-    processes.run(2, config, tmp_path / "run", *SHARED, *settings("train.threads=0"))
-    with open(tmp_path / "run" / "checkpoints" / "step_6.safetensors", "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    assert json.loads(header["__metadata__"]["train_state"])["threads"] == max(1, cores // 2)
-
-
 def test_fewer_parts_than_processes_are_raised(config, tmp_path):
     """Resuming on fewer ranks keeps the micro-batches and train.gradient_accumulators."""
     more = [*SHARED, *settings("train.batch_size=8", "train.accumulate=8", "train.gradient_accumulators=2", "train.schedule=constant")]

@@ -51,18 +51,6 @@ def test_the_validation_rows_are_what_is_analysed(headroom, config, tmp_path):
     assert "--skip-bad-rows" in headroom.refusal("evaluate", tmp_path / "run", "--skip-bad-rows")
 
 
-@pytest.mark.parametrize("setting, key", [
-    ("model.context_length=8", "model.context_length"),
-    ("model.vocabulary_size=128", "model.vocabulary_size"),
-    ("data.synthetic_items=300", "data.synthetic_items"),
-    ("tokenizer.kind=words", "data.synthetic"),
-    ("data.train=[\"recall.toml\"]", "data.synthetic"),
-    ("model.kind=masked_language_model", "kind"),
-])
-def test_refuses_invalid_sizes(headroom, config, tmp_path, setting, key):
-    assert key in headroom.refusal("train", config, "--out", tmp_path / "run", "--set", setting)
-
-
 def test_the_tokenizer_key_sets_the_size_of_the_vocabulary(headroom, config, tmp_path):
     config.write_text(config.read_text().replace("model.vocabulary_size = 256", "tokenizer.vocabulary_size = 16")
                       .replace('"recall"\ndata.synthetic_items = 4', '"lookup"'))
