@@ -158,22 +158,6 @@ def test_the_cache_is_reordered_without_reading_again(both, monkeypatch):
     assert read == [2 * 3 * 8] + [2 * 3] * 5  # the prompts, then a token of each beam
 
 
-def test_rows_of_a_decoder_are_independent(both):
-    ours = both[0]
-    text = tokens(2, 6)
-    decoder = ours.decoder(2)
-    decoder.read(text, torch.tensor([[True] * 6, [False] * 2 + [True] * 4]))
-    decoder.reorder(torch.tensor([1, 0, 1]))
-    more = tokens(3, 1, seed=5)
-    got = decoder.read(more)
-    for row, before in enumerate((text[1:, 2:], text[:1], text[1:, 2:])):
-        alone = ours.decoder(1)
-        torch.testing.assert_close(got[row], alone.read(torch.cat([before, more[row:row + 1]], 1))[0], atol=1e-5, rtol=1e-4)
-    kept = decoder.read(more, torch.tensor([[True], [False], [True]]))
-    assert not kept[1].any() and kept[0].any()
-    assert_refused(lambda: decoder.reorder(torch.tensor([3])), "rows must be in")
-
-
 def test_training(both):
     ours, theirs = both
     theirs.train()
@@ -278,18 +262,23 @@ def test_linear_attention_has_no_weights():
 TEXT = "It's the head that attends; the room, it doesn't.\n\n  In 1984 he'll say \u2581 n\u00e9 -- \U0001f600\n"
 
 
-@pytest.mark.parametrize("kind", ["words", "sentencepiece"])
-def test_tokenizers_without_an_equivalent(headroom, tmp_path, kind):
-    """The folder's AutoTokenizer gives the same ids as the engine."""
-    (tmp_path / "text.txt").write_text(TEXT * 40)
-    headroom("tokenizer", "train", tmp_path / "text.txt", "--kind", kind, "--vocabulary-size",
-             300 if kind == "sentencepiece" else 16, "--out", tmp_path / "made.tokenizer")
-    ours = ht.Tokenizer(tmp_path / "made.tokenizer")
+def trained_tokenizer(headroom, folder, kind, vocabulary_size):
+    """A tokenizer of the engine, and the AutoTokenizer of a folder that was saved with it."""
+    (folder / "text.txt").write_text(TEXT * 40)
+    headroom("tokenizer", "train", folder / "text.txt", "--kind", kind, "--vocabulary-size", vocabulary_size, "--out",
+             folder / "made.tokenizer")
+    ours = ht.Tokenizer(folder / "made.tokenizer")
     model = ht.LanguageModel(vocabulary_size=ours.vocabulary_size, n_layers=1, d_model=24, context_length=CONTEXT,
                              attention=dict(n_heads=2, d_head=8), mlp=dict(d_hidden=32))
-    model.save_checkpoint(tmp_path / "model.safetensors", tokenizer=ours)
-    hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "model.safetensors").save_pretrained(tmp_path / "folder")
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "folder")
+    model.save_checkpoint(folder / "model.safetensors", tokenizer=ours)
+    hf.HeadroomForCausalLM.from_checkpoint(folder / "model.safetensors").save_pretrained(folder / "folder")
+    return ours, transformers.AutoTokenizer.from_pretrained(folder / "folder")
+
+
+@pytest.mark.parametrize("kind, vocabulary_size", [("words", 16), ("sentencepiece", 300)])
+def test_tokenizers_without_an_equivalent(headroom, tmp_path, kind, vocabulary_size):
+    """The folder's AutoTokenizer gives the same ids as the engine."""
+    ours, theirs = trained_tokenizer(headroom, tmp_path, kind, vocabulary_size)
     assert isinstance(theirs, hf.HeadroomTokenizer) and len(theirs) == ours.vocabulary_size
     assert theirs.model_max_length == CONTEXT
     for text in (TEXT, "the head", " two  blanks ", "<7> [UNK] </s>", "\n\n", "\u4e2d\u6587", ""):
@@ -395,15 +384,7 @@ def test_text_is_padded_and_continued(both, tmp_path):
 
 def test_padding_of_a_bpe_trained_here(headroom, tmp_path):
     """The token that pads is masked, and a text with its name has its usual ids."""
-    (tmp_path / "text.txt").write_text(TEXT * 40)
-    headroom("tokenizer", "train", tmp_path / "text.txt", "--kind", "bpe", "--vocabulary-size", 270, "--out",
-             tmp_path / "made.tokenizer")
-    ours = ht.Tokenizer(tmp_path / "made.tokenizer")
-    model = ht.LanguageModel(vocabulary_size=270, n_layers=1, d_model=24, context_length=CONTEXT,
-                             attention=dict(n_heads=2, d_head=8), mlp=dict(d_hidden=32))
-    model.save_checkpoint(tmp_path / "model.safetensors", tokenizer=ours)
-    hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "model.safetensors").save_pretrained(tmp_path / "folder")
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "folder")
+    ours, theirs = trained_tokenizer(headroom, tmp_path, "bpe", 270)
     assert len(theirs) == 270
     texts = [f"the {theirs.pad_token} head", TEXT, "a"]
     batch = theirs(texts, padding=True)
