@@ -1,6 +1,5 @@
 #include "data/images/image_dataset.h"
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -11,8 +10,6 @@
 
 namespace headroom::data {
 namespace images_test {
-
-namespace fs = std::filesystem;
 
 const ImageReading kSmall = {.size = 4, .channels = 1, .n_classes = 10};
 
@@ -130,18 +127,6 @@ TEST(Augment, MovesAndMirrorsDependingOnTheSeed) {
   }
   EXPECT_EQ(seen, (std::set<std::vector<int>>{{0, 51, 102, 153, 204, 255, 10, 20, 30},
                                               {102, 51, 0, 255, 204, 153, 30, 20, 10}}));
-}
-
-TEST(PublicMnist, HasTheKnownImages) {
-  const fs::path folder = fs::path(HEADROOM_SOURCE_DIR).parent_path() / "shared" / "data" / "mnist";
-  if (!fs::exists(folder)) {
-    GTEST_SKIP() << "the public data is not at " << folder.string();
-  }
-  const InMemoryImages set =
-      read_images({(folder / "t10k-images-idx3-ubyte.gz").string()}, {.size = 28, .channels = 1, .n_classes = 10});
-  EXPECT_EQ(set.size(), 10000);
-  EXPECT_EQ(set.labels()[0], 7);
-  EXPECT_EQ(std::count(set.labels().begin(), set.labels().end(), 1), 1135);
 }
 
 }  // namespace images_test

@@ -113,26 +113,5 @@ TEST_F(DataFuzz, SentencePairs) {
   }
 }
 
-TEST_F(DataFuzz, Utf8InPieces) {
-  Random random(9);
-  const fuzz::Material material{.good = {"caf\xc3\xa9 \xe6\x97\xa5\xf0\x9f\x98\x80", "a"},
-                                .dictionary = {"\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90", "\xf8", "\xc3"}};
-  fuzz::against(material, 5000, [&](const std::string& input) {
-    Utf8Checker whole, pieces;
-    auto expected = whole.feed(input);
-    expected = expected ? expected : whole.finish();
-    std::optional<std::uint64_t> found;
-    for (std::size_t at = 0; at < input.size() && !found;) {
-      const std::size_t n = 1 + random.below(3);
-      found = pieces.feed(std::string_view(input).substr(at, n));
-      at += n;
-    }
-    EXPECT_EQ(found ? found : pieces.finish(), expected);
-    if (expected) {
-      user_error("input: not UTF-8 at byte {}", *expected);
-    }
-  });
-}
-
 }  // namespace data_fuzz_test
 }  // namespace headroom::data

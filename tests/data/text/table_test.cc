@@ -6,7 +6,6 @@
 namespace headroom::data {
 namespace table_test {
 
-namespace fs = std::filesystem;
 using Rows = std::vector<std::vector<std::string>>;
 
 class Table : public FolderTest {
@@ -124,17 +123,6 @@ TEST_F(LabelledText, NamesTheError) {
             "a.csv:2: the label must be one of data.classes (no, yes), got \"maybe\"");
   options_.classes = {"no"};
   EXPECT_EQ(complaint("a.csv", "label,text\nno,x\n"), "data.classes: must name model.n_classes = 2 classes, got 1");
-}
-
-TEST(PublicReviews, AreEightHundredAndTwoHundred) {
-  const fs::path file =
-      fs::path(HEADROOM_SOURCE_DIR).parent_path() / "shared" / "data" / "imdb_sample" / "texts.csv.gz";
-  if (!fs::exists(file)) {
-    GTEST_SKIP() << "the public data is not at " << file.string();
-  }
-  config::DataOptions options;
-  options.classes = {"negative", "positive"};
-  EXPECT_EQ(read_labelled_text({file.string()}, options, {.most_bytes = 4096}).size(), 1000);
 }
 
 }  // namespace table_test

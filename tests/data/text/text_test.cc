@@ -137,17 +137,6 @@ TEST_F(TextTest, RefusesFilesThatAreNotText) {
   EXPECT_HAS(refusal(write("zero.txt", ahead + std::string(1, '\0'))), "byte 1000001 is 0");
 }
 
-TEST_F(TextTest, ACharacterMayLieAcrossAnyBoundary) {
-  for (const std::size_t shift : {0, 1, 2, 3}) {
-    std::string text(shift, 'a');
-    while (text.size() < (std::size_t{200} << 10)) {
-      text += "\xf0\x9f\x98\x80";
-    }
-    EXPECT_EQ(text_of({write("a.txt", text)}), text);
-    EXPECT_EQ(text_of({write("a.txt.gz", gzip(text))}), text);
-  }
-}
-
 TEST_F(TextTest, FingerprintFollowsTheFiles) {
   const std::string a = write("a.txt", "one\n"), b = write("b.txt", "two\n");
   const auto print = [](const std::vector<std::string>& files, const config::DataOptions& options = {}) {

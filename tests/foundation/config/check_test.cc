@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "complaint.h"
-#include "foundation/core/text/utf8.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
@@ -57,30 +56,6 @@ TEST(Check, AcceptsAndRefusesTheCombinationsOfTheTable) {
     }
   }
   EXPECT_GT(checked, 200);
-}
-
-TEST(Check, TheDefaultPasses) {
-  EXPECT_EQ(complaint(""), "no error");
-  check(ModelOptions(), "x");
-}
-
-TEST(Check, EverySubsetOfProjectionsMayHaveExperts) {
-  for (int subset = 1; subset < 16; ++subset) {
-    std::string list;
-    for (int i = 0; i < 4; ++i) {
-      list += (subset >> i & 1) != 0 ? fmt::format("\"{}\",", "qkvo"[i]) : "";
-    }
-    EXPECT_EQ(complaint("[model.attention]\nprojection = \"experts\"\nexperts = [" + list + "]"), "no error") << list;
-  }
-}
-
-TEST(Check, DropoutInsideTheMlp) {
-  const auto used = [](const std::string& lines) {
-    return parse_config("[model]\ndropout = 0.2\n[model.mlp]\n" + lines, "x").model.hidden_dropout();
-  };
-  EXPECT_EQ(used(""), 0.2);
-  EXPECT_EQ(used("dropout = 0.0"), 0.0);
-  EXPECT_EQ(used("dropout = 0.1"), 0.1);
 }
 
 TEST(Check, AStepReadsAsManyWholeSequencesAsFitItsTokens) {

@@ -2,36 +2,11 @@
 
 #include "complaint.h"
 #include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 
 namespace headroom::config {
 namespace options_test {
-
-AttentionOptions experts(std::vector<std::string> which) {
-  AttentionOptions options;
-  options.projection = "experts";
-  options.of<ExpertOptions>().experts = std::move(which);
-  return options;
-}
-
-TEST(PartOptionsTest, IsAValue) {
-  AttentionOptions options;
-  const AttentionOptions& constant = options;
-  EXPECT_EQ(constant.of<RoutingOptions>().top_k, 2);  // the default
-  auto& routing = options.of<RoutingOptions>();
-  AttentionOptions copy = options;
-  routing.top_k = 3;
-  options.of<ExpertOptions>().shared_selection = true;
-  EXPECT_EQ(constant.of<RoutingOptions>().top_k, 3);
-  EXPECT_EQ(&constant.of<RoutingOptions>(), &routing);
-  EXPECT_EQ(copy.of<RoutingOptions>().top_k, 2);
-  copy = options;
-  routing.top_k = 4;
-  EXPECT_EQ(copy.of<RoutingOptions>().top_k, 3);
-  EXPECT_TRUE(copy.of<ExpertOptions>().shared_selection);
-}
 
 TEST(AttentionOptionsTest, RotatingChannels) {
   const auto channels = [](std::int64_t d_head, double fraction) {
@@ -45,16 +20,6 @@ TEST(AttentionOptionsTest, RotatingChannels) {
   EXPECT_EQ(channels(205, 0.5), 102);
   EXPECT_EQ(channels(60, 0.1), 6);
   EXPECT_EQ(channels(1, 1.0), 1);
-}
-
-TEST(AttentionOptionsTest, NoRelativePositionsBetweenTwoSequences) {
-  AttentionOptions options;
-  options.position = "relative";
-  options.of<PositionOptions>().position_bias = true;
-  EXPECT_EQ(options.across_sequences().position, "none");
-  EXPECT_FALSE(options.across_sequences().of<PositionOptions>().position_bias);
-  options.position = "learned";
-  EXPECT_EQ(options.across_sequences().position, "learned");
 }
 
 std::vector<std::int64_t> windows_of(const ModelOptions& model) {

@@ -163,21 +163,6 @@ TEST(ValueOf, ReadsEntriesOfLayersAsWell) {
   EXPECT_THROW(value_of(config, "train.parts"), Error);
 }
 
-TEST(Flatten, ShowsValuesOfEveryType) {
-  Config config;
-  config.model.attention.of<ExpertOptions>().experts = {"v", "o"};
-  config.model.adaptive_cutoffs = {20, 40};
-  config.train.betas = {0.5, 0.75};
-  config.train.precision = Precision::bf16;
-  EXPECT_EQ(value_of(config, "model.attention.experts"), "[\"v\", \"o\"]");
-  EXPECT_EQ(value_of(config, "model.adaptive_cutoffs"), "[20, 40]");
-  EXPECT_EQ(value_of(config, "train.betas"), "[0.5, 0.75]");
-  EXPECT_EQ(value_of(config, "train.precision"), "bf16");
-  EXPECT_EQ(value_of(config, "model.attention.bias"), "false");
-  EXPECT_EQ(value_of(config, "model.d_model"), "256");
-  EXPECT_EQ(value_of(config, "tokenizer.model"), "");
-}
-
 TEST(TakeValues, OfTheRequestedKeys) {
   Config from, to;
   from.model.d_model = 64;

@@ -54,13 +54,6 @@ TEST_F(TextFileTest, StopsAtTheLimit) {
             "user error: /dev/zero: is too large for a text file: the limit is 1000 bytes");
 }
 
-TEST_F(TextFileTest, NamesAMissingFile) {
-  EXPECT_EQ(complaint_of([&] { read_text_file(folder_ / "gone"); }),
-            "user error: " + folder_.string() + "/gone: no such file");
-  EXPECT_EQ(complaint_of([&] { read_text_file(folder_); }),
-            "user error: " + folder_.string() + ": is a directory; expected a file");
-}
-
 TEST_F(AtomicFileTest, AppearsOnlyWhenCommitted) {
   const fs::path path = put("a", "old");
   AtomicFile file(path);

@@ -131,16 +131,6 @@ TEST_F(SafetensorsTest, RefusesToWriteFilesThatItWouldNotRead) {
   EXPECT_EQ(n_files(), 0u);
 }
 
-TEST_F(SafetensorsTest, ManyTensorsTakeLinearTime) {
-  SafetensorsWriter writer;
-  const std::vector<float> x = {1};
-  for (int i = 0; i < 50'000; ++i) {
-    writer.add(fmt::format("tensor{}", i), DType::f32, {1}, bytes_of(x));
-  }
-  writer.write(folder_ / "a");
-  EXPECT_EQ(SafetensorsFile(folder_ / "a").tensors().size(), 50'000u);
-}
-
 TEST_F(StreamTest, WritesInParts) {
   const fs::path path = folder_ / "tokens";
   std::vector<std::uint16_t> all;
