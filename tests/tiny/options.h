@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <sstream>
+#include <string>
 
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
@@ -23,6 +25,31 @@ inline config::ModelOptions model(const Sizes& sizes) {
   o.attention.d_head = sizes.d_head;
   o.mlp.d_hidden = sizes.d_hidden;
   return o;
+}
+
+// Sets keys of the config, such as "model.n_layers=3 train.steps=2"; `table` is put in front of each.
+inline void set(config::Config& config, const std::string& keys, const std::string& table = "") {
+  std::istringstream stream(keys);
+  for (std::string one; stream >> one;) {
+    config::set_key(config, table + one);
+  }
+}
+
+inline config::Config changed(config::Config config, const std::string& keys) {
+  set(config, keys);
+  return config;
+}
+
+// Returns the model with other values: keys of [model.attention], such as "position=rope window=3", and other keys of
+// [model], such as "n_layers=3 mlp.kind=gated".
+inline config::ModelOptions changed(const config::ModelOptions& model, const std::string& attention,
+                                    const std::string& rest = "") {
+  config::Config config;
+  config.model = model;
+  config.given["model.attention.top_k"] = "test";  // top_k must not be derived
+  set(config, attention, "model.attention.");
+  set(config, rest, "model.");
+  return config.model;
 }
 
 // Returns a small model with options for experts, in case a test selects them.

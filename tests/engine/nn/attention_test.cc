@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -20,25 +18,9 @@ using config::AttentionOptions;
 
 constexpr std::int64_t kWidth = 12;
 
-AttentionOptions small(const std::string& position) {
-  AttentionOptions o;
-  o.n_heads = 2;
-  o.d_head = 6;
-  o.of<config::RoutingOptions>().n_experts = 4;
-  o.of<config::RoutingOptions>().top_k = 2;
-  o.position = position;
-  o.of<config::PositionOptions>().rope_fraction = 0.67;
-  return o;
-}
-
-AttentionOptions with_experts(AttentionOptions o, const std::string& which, bool shared = false) {
-  o.projection = "experts";
-  o.of<config::ExpertOptions>().experts.clear();
-  for (const char c : which) {
-    o.of<config::ExpertOptions>().experts.emplace_back(1, c);
-  }
-  o.of<config::ExpertOptions>().shared_selection = shared;
-  return o;
+AttentionOptions small(const std::string& position, const std::string& more = "") {
+  return attention_options(
+      fmt::format("n_heads=2 d_head=6 n_experts=4 top_k=2 position={} rope_fraction=0.67 {}", position, more));
 }
 
 Layer small_layer(const AttentionOptions& o, at::ScalarType type, std::int64_t context_length = 7) {
@@ -47,7 +29,7 @@ Layer small_layer(const AttentionOptions& o, at::ScalarType type, std::int64_t c
 
 TEST(Attention, SharedSelectionWithoutMemoryRoutesOnce) {
   at::manual_seed(9);
-  const Layer layer = small_layer(with_experts(small("none"), "vo", true), at::kFloat);
+  const Layer layer = small_layer(small("none", "projection=experts shared_selection=true"), at::kFloat);
   Recorder recorder({"select_*.index"});
   ExpertUsage usage;
   const Context context{.usage = &usage, .observer = &recorder};
@@ -131,9 +113,7 @@ TEST(Attention, IndicesBeyondATableReadItsLastElement) {
 }
 
 TEST(Attention, ExpertDropoutNeedsASeedAndDependsOnNothingElse) {
-  AttentionOptions o = with_experts(small("none"), "vo");
-  o.of<config::RoutingOptions>().expert_dropout = 0.5;
-  const Layer layer = small_layer(o, at::kFloat);
+  const Layer layer = small_layer(small("none", "projection=experts expert_dropout=0.5"), at::kFloat);
   const at::Tensor x = at::randn({2, 5, kWidth});
   Context context{.training = true};
   EXPECT_THROW(layer.attention({.x = x}, context), Error);

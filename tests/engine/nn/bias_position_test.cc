@@ -23,12 +23,7 @@ using testing::relative_error;
 constexpr std::int64_t kWidth = 6, kMemory = 3, kTokens = 5, kHeadWidth = 4;
 
 config::AttentionOptions options(const std::string& position, std::int64_t n_heads = 3) {
-  config::AttentionOptions o;
-  o.n_heads = n_heads;
-  o.n_kv_heads = 1;
-  o.d_head = kHeadWidth;
-  o.position = position;
-  return o;
+  return attention_options(fmt::format("n_heads={} n_kv_heads=1 d_head={} position={}", n_heads, kHeadWidth, position));
 }
 
 Layer layer_of(const config::AttentionOptions& o, std::int64_t window = 0, at::ScalarType type = at::kDouble) {
@@ -106,9 +101,7 @@ at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, co
 }
 
 std::vector<config::AttentionOptions> all_options() {
-  config::AttentionOptions by_head = options("forgetting");
-  by_head.of<config::PositionOptions>().forget = Forget::head;
-  return {options("alibi"), options("forgetting"), by_head};
+  return {options("alibi"), options("forgetting"), options("forgetting forget=head")};
 }
 
 // The query's term only matters with a sink or with sigmoids.
@@ -156,10 +149,7 @@ TEST(Forgetting, SumsInFloat32WhenComputingInBfloat16) {
 }
 
 TEST(Forgetting, StartsWithTheGivenTimes) {
-  config::AttentionOptions o = options("forgetting");
-  o.of<config::PositionOptions>().forget = Forget::head;
-  o.of<config::PositionOptions>().forget_times = {2, 32};
-  const Layer layer(o, {.d_model = kWidth}, at::kDouble);
+  const Layer layer(options("forgetting forget=head forget_times=[2,32]"), {.d_model = kWidth}, at::kDouble);
   const at::Tensor times = -1.0 / at::log_sigmoid(layer.at("b_forget"));
   EXPECT_LE(relative_error(times.detach(), at::tensor({2.0, 8.0, 32.0}, at::kDouble)), 1e-12);
 }

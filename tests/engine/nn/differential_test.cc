@@ -8,8 +8,6 @@
 
 #include "engine/ops/gradients.h"
 #include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"
@@ -21,15 +19,10 @@ using testing::relative_error;
 
 constexpr std::int64_t kWidth = 10, kHeads = 6, kTokens = 7;
 
-config::AttentionOptions options(std::int64_t version, std::int64_t kv_heads) {
-  config::AttentionOptions o;
-  o.composition = "differential";
-  o.of<config::DifferentialOptions>().differential_version = version;
-  o.n_heads = kHeads;
-  o.n_kv_heads = kv_heads;
-  o.d_head = 4;
-  o.position = "none";
-  return o;
+config::AttentionOptions options(std::int64_t version, std::int64_t kv_heads, const std::string& position = "none") {
+  return attention_options(
+      fmt::format("composition=differential differential_version={} n_heads={} n_kv_heads={} d_head=4 position={}",
+                  version, kHeads, kv_heads, position));
 }
 
 Layer layer_of(const config::AttentionOptions& o, std::int64_t index = 0, at::ScalarType type = at::kDouble) {
@@ -100,8 +93,7 @@ TEST(Differential, MatchesTheEquationWithAllGradients) {
   for (const std::int64_t version : {1, 2}) {
     for (const std::int64_t kv_heads : {1, 2, 3, 6}) {
       for (const auto& [index, position] : {std::pair(0, "none"), {5, "none"}, {0, "alibi"}, {0, "forgetting"}}) {
-        config::AttentionOptions o = options(version, kv_heads);
-        o.position = position;
+        const config::AttentionOptions o = options(version, kv_heads, position);
         const Layer layer = layer_of(o, index);
         at::manual_seed(2);
         const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble).requires_grad_(true);

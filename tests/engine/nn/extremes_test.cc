@@ -16,10 +16,8 @@ using testing::Choice;
 // Returns encoders without positions: every legal product of parts, and every output gate.
 std::vector<std::pair<std::string, config::ModelOptions>> layers() {
   std::vector<std::pair<std::string, config::ModelOptions>> all;
-  config::ModelOptions base = testing::small_model();
-  base.kind = config::ModelKind::classifier;
-  base.n_classes = 2;
-  base.attention.position = "none";
+  config::ModelOptions base =
+      tiny::changed(testing::small_model(), "", "kind=classifier n_classes=2 attention.position=none");
   base.attention.of<config::MixtureOptions>().n_mixtures = 7;  // more than the tokens
   const auto add = [&](const std::string& names, const config::ModelOptions& m) {
     if (testing::refusal(m).empty()) {

@@ -6,8 +6,6 @@
 #include <cmath>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"
@@ -22,13 +20,8 @@ constexpr std::int64_t kWidth = 10, kHeads = 3, kHead = 6, kRank = 2, kQueryRank
 constexpr double kBase = 100.0;
 
 config::AttentionOptions options(std::int64_t q_rank) {
-  config::AttentionOptions o;
-  o.projection = "factored";
-  o.n_heads = kHeads;
-  o.d_head = kHead;
-  o.of<config::LatentOptions>() = {.kv_rank = kRank, .q_rank = q_rank};
-  o.of<config::PositionOptions>().rope_base = kBase;
-  return o;
+  return attention_options(fmt::format("projection=factored n_heads={} d_head={} kv_rank={} q_rank={} rope_base={:.1f}",
+                                       kHeads, kHead, kRank, q_rank, kBase));
 }
 
 Layer factored_layer(const config::AttentionOptions& o) {

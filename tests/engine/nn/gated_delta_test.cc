@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "layer.h"
@@ -19,14 +18,9 @@ using testing::relative_error;
 constexpr std::int64_t kWidth = 6, kHeads = 4;
 
 AttentionOptions options(std::int64_t key_heads = 2, std::int64_t d_value = 5, std::int64_t taps = 4) {
-  AttentionOptions o;
-  o.n_heads = kHeads;
-  o.d_head = 3;
-  o.position = "none";
-  o.score = "gated_delta";
-  o.of<config::GatedDeltaOptions>() = {
-      .delta_key_heads = key_heads, .delta_d_value = d_value, .delta_conv_width = taps};
-  return o;
+  return attention_options(fmt::format(
+      "n_heads={} d_head=3 position=none score=gated_delta delta_key_heads={} delta_d_value={} delta_conv_width={}",
+      kHeads, key_heads, d_value, taps));
 }
 
 Layer small_layer(const AttentionOptions& o, at::ScalarType type = at::kDouble) {

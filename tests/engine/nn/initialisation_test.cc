@@ -3,13 +3,9 @@
 #include <ATen/ATen.h>
 
 #include "engine/nn/linear.h"
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/projection_options.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
+#include "layer.h"
 #include "starts.h"
 
 namespace headroom::nn {
@@ -33,14 +29,9 @@ double glorot(std::int64_t in, std::int64_t out) {
   return std::sqrt(2.0 / static_cast<double>(in + out));
 }
 
-AttentionOptions base() {
-  AttentionOptions o;
-  o.n_heads = kHeads;
-  o.d_head = kHead;
-  o.of<config::RoutingOptions>().n_experts = kExperts;
-  o.of<config::RoutingOptions>().top_k = 2;
-  o.position = "none";
-  return o;
+AttentionOptions heads(const std::string& keys) {
+  const std::string base = fmt::format("n_heads={} d_head={} n_experts={} top_k=2 ", kHeads, kHead, kExperts);
+  return attention_options(base + "position=none " + keys);
 }
 
 Starts projections(Start (*law)(double)) {
@@ -55,12 +46,15 @@ Starts operator+(Starts all, const Starts& more) {
   return all;
 }
 
-void expect_layer(const AttentionOptions& o, const Starts& expected, const std::string& what,
-                  const Initialisation& rule = {}) {
+Parameters parameters_of(const std::string& keys, const Initialisation& rule = {}, std::int64_t width = kWidth) {
   Parameters parameters;
-  const Attention attention(o, {.d_model = kWidth, .n_layers = kLayers, .context_length = 16},
+  const Attention attention(heads(keys), {.d_model = width, .n_layers = kLayers, .context_length = 16},
                             Builder(parameters, ParameterSource(1, at::kFloat), rule));
-  testing::expect_starts(parameters, expected, what);
+  return parameters;
+}
+
+void expect_layer(const std::string& keys, const Starts& expected, const Initialisation& rule = {}) {
+  testing::expect_starts(parameters_of(keys, rule), expected, keys);
 }
 
 // With seeds by name, a parameter must have the same initial values in models with other parameters.
@@ -84,55 +78,37 @@ TEST(Initialisation, SeedsByNameDoNotDependOnOtherParameters) {
 }
 
 TEST(Initialisation, DenseLayers) {
-  AttentionOptions o = base();
-  expect_layer(o, projections(truncated), "dense");
-  o.n_kv_heads = 8;
-  expect_layer(o, projections(truncated), "grouped");
-  o = base();
-  o.bias = o.qk_norm = o.of<config::PositionOptions>().position_bias = true;
-  o.position = "relative";
-  o.scale = config::Scale::learned;
+  expect_layer("", projections(truncated));
+  expect_layer("n_kv_heads=8", projections(truncated));
   const Starts zeros = {{"b_q", constant(0)}, {"b_k", constant(0)}, {"b_v", constant(0)},
                         {"b_o", constant(0)}, {"u", constant(0)},   {"v", constant(0)}};
-  expect_layer(o,
+  expect_layer("bias=true qk_norm=true position_bias=true position=relative scale=learned",
                projections(truncated) + zeros +
                    Starts{{"w_pos", truncated(scaled(kWidth))},
                           {"scale", constant(1.0 / std::sqrt(static_cast<double>(kHead)))},
                           {"q_norm", constant(1)},
-                          {"k_norm", constant(1)}},
-               "dense with everything");
+                          {"k_norm", constant(1)}});
 }
 
 TEST(Initialisation, LayersOfExperts) {
-  AttentionOptions o = base();
-  o.projection = "experts";
-  o.position = "relative";
+  const std::string experts = "projection=experts position=relative ";
   const Starts all = projections(normal) + Starts{{"w_pos", normal(scaled(kWidth))},
                                                   {"select_in", normal(scaled(kWidth))},
                                                   {"select_out", normal(scaled(kWidth))}};
-  expect_layer(o, all, "experts v o");
-  o.of<config::ExpertOptions>().experts = {"q", "k", "v", "o"};
-  expect_layer(o, all, "experts q k v o");
-  o.of<config::ExpertOptions>().shared_selection = true;
+  expect_layer(experts, all);
+  expect_layer(experts + R"(experts=["q","k","v","o"])", all);
   Starts shared = all;
   shared.erase("select_in");
-  expect_layer(o, shared, "experts with one selection");
+  expect_layer(experts + R"(experts=["q","k","v","o"] shared_selection=true)", shared);
 }
 
 TEST(Initialisation, GatedHeads) {
-  AttentionOptions o = base();
-  o.projection = "gated_heads";
-  expect_layer(o, projections(truncated) + Starts{{"select", normal(scaled(kWidth))}}, "gated heads");
+  expect_layer("projection=gated_heads", projections(truncated) + Starts{{"select", normal(scaled(kWidth))}});
 }
 
 TEST(Initialisation, SharedAndRoutedHeads) {
-  AttentionOptions o = base();
-  o.projection = "shared_and_routed";
   constexpr std::int64_t kTwice = 2 * kWidth;  // gives every router enough elements for the test
-  Parameters parameters;
-  const Attention attention(o, {.d_model = kTwice, .n_layers = kLayers, .context_length = 16},
-                            Builder(parameters, ParameterSource(1, at::kFloat)));
-  testing::expect_starts(parameters,
+  testing::expect_starts(parameters_of("projection=shared_and_routed", {}, kTwice),
                          {{"w_q", truncated(scaled(kTwice))},
                           {"w_k", truncated(scaled(kTwice))},
                           {"w_v", truncated(scaled(kTwice))},
@@ -145,30 +121,25 @@ TEST(Initialisation, SharedAndRoutedHeads) {
 
 // Parameters are initialised as in routed heads; the fan-out of keys and values includes all groups.
 TEST(Initialisation, RoutedQueries) {
-  AttentionOptions o = base();
-  o.projection = "routed_queries";
-  o.n_kv_heads = 4;
+  const std::string routed = "projection=routed_queries n_kv_heads=4";
   const Starts normals = {{"w_q", normal(scaled(kWidth))},
                           {"w_k", normal(scaled(kWidth))},
                           {"w_v", normal(scaled(kWidth))},
                           {"w_o", normal(scaled(4 * 2 * kHead))},
                           {"select", normal(scaled(kWidth))}};
-  expect_layer(o, normals, "routed queries");
+  expect_layer(routed, normals);
   const double expert = std::sqrt(6.0 / (kWidth + kHead)), grouped = std::sqrt(3.0 / (kWidth + 4 * kHead));
-  expect_layer(o,
+  expect_layer(routed,
                {{"w_q", uniform(expert)},
                 {"w_k", uniform(grouped)},
                 {"w_v", uniform(grouped)},
                 {"w_o", uniform(expert)},
                 {"select", constant(0)}},
-               "routed queries by MoA's rule", {.rule = config::Initialisation::glorot});
+               {.rule = config::Initialisation::glorot});
 }
 
 // TPA's code uses Xavier's uniform law on [d, H, R] and [d, R, e] with the last axis as a kernel, and a zero output.
 TEST(Initialisation, FactoredHeads) {
-  AttentionOptions o = base();
-  o.projection = "factored";
-  o.of<config::LatentOptions>() = {.kv_rank = 2, .q_rank = 3};
   const auto a = [](std::int64_t rank) {
     return uniform(std::sqrt(6.0 / static_cast<double>(rank * (kWidth + kHeads))));
   };
@@ -176,63 +147,49 @@ TEST(Initialisation, FactoredHeads) {
     return uniform(std::sqrt(6.0 / static_cast<double>(kHead * (kWidth + rank))));
   };
   const Starts keys = {{"k.a", a(2)}, {"k.b", b(2)}, {"v.a", a(2)}, {"v.b", b(2)}, {"w_o", constant(0)}};
-  expect_layer(o, keys + Starts{{"q.a", a(3)}, {"q.b", b(3)}}, "factored heads");
-  o.of<config::LatentOptions>().q_rank = 0;
-  expect_layer(o, keys + Starts{{"w_q", truncated(scaled(kWidth))}}, "factored heads, plain queries");
+  expect_layer("projection=factored kv_rank=2 q_rank=3", keys + Starts{{"q.a", a(3)}, {"q.b", b(3)}});
+  expect_layer("projection=factored kv_rank=2 q_rank=0", keys + Starts{{"w_q", truncated(scaled(kWidth))}});
 }
 
 TEST(Initialisation, TiedHeads) {
-  AttentionOptions o = base();
-  o.projection = "tied";
-  o.n_kv_heads = 8;
-  o.bias = true;
-  expect_layer(o,
-               {{"w_q", truncated(scaled(kWidth))},
-                {"w_k_rotary", truncated(scaled(kWidth))},
-                {"w_v", truncated(scaled(kWidth))},
-                {"w_o", truncated(scaled(kHeads * kHead))},
-                {"b_q", constant(0)},
-                {"b_k_rotary", constant(0)},
-                {"b_v", constant(0)},
-                {"b_o", constant(0)}},
-               "tied heads");
+  expect_layer("projection=tied n_kv_heads=8 bias=true", {{"w_q", truncated(scaled(kWidth))},
+                                                          {"w_k_rotary", truncated(scaled(kWidth))},
+                                                          {"w_v", truncated(scaled(kWidth))},
+                                                          {"w_o", truncated(scaled(kHeads * kHead))},
+                                                          {"b_q", constant(0)},
+                                                          {"b_k_rotary", constant(0)},
+                                                          {"b_v", constant(0)},
+                                                          {"b_o", constant(0)}});
 }
 
 // `scaled` is SwitchHead's rule. `glorot` follows MoA's code: Glorot's uniform law for each expert, divided by sqrt(2)
 // for the shared head, and a zero router.
 TEST(Initialisation, RoutedHeads) {
-  AttentionOptions o = base();
-  o.projection = "routed_heads";
-  o.of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
-  o.n_heads = o.of<config::RoutingOptions>().top_k = 2;
-  o.position = "relative";
-  o.of<config::PositionOptions>().position_bias = o.of<config::RoutedHeadOptions>().noisy_routing = o.bias = true;
+  const std::string routed =
+      "projection=routed_heads gate=softmax_renormalised n_heads=2 top_k=2 position=relative position_bias=true "
+      "noisy_routing=true bias=true";
   const Starts zeros = {{"b_q", constant(0)},          {"b_k", constant(0)}, {"b_v", constant(0)}, {"b_o", constant(0)},
                         {"select_noise", constant(0)}, {"u", constant(0)},   {"v", constant(0)}};
-  expect_layer(o,
-               zeros + Starts{{"w_q", normal(scaled(kWidth))},
-                              {"w_k", normal(scaled(kWidth))},
-                              {"w_v", normal(scaled(kWidth))},
-                              {"w_o", normal(scaled(2 * kHead))},
-                              {"select", normal(scaled(kWidth))},
-                              {"w_pos", normal(scaled(kWidth))}},
-               "routed heads");
+  expect_layer(routed, zeros + Starts{{"w_q", normal(scaled(kWidth))},
+                                      {"w_k", normal(scaled(kWidth))},
+                                      {"w_v", normal(scaled(kWidth))},
+                                      {"w_o", normal(scaled(2 * kHead))},
+                                      {"select", normal(scaled(kWidth))},
+                                      {"w_pos", normal(scaled(kWidth))}});
   const double expert = std::sqrt(6.0 / (kWidth + kHead)), shared = expert / std::sqrt(2.0);
-  expect_layer(o,
+  expect_layer(routed,
                zeros + Starts{{"w_q", uniform(expert)},
                               {"w_k", uniform(shared)},
                               {"w_v", uniform(shared)},
                               {"w_o", uniform(expert)},
                               {"select", constant(0)},
                               {"w_pos", uniform(shared)}},
-               "routed heads by MoA's rule", {.rule = config::Initialisation::glorot});
+               {.rule = config::Initialisation::glorot});
 }
 
 // These rules apply to all matrices of a layer.
 TEST(Initialisation, RulesOfWholeModels) {
-  AttentionOptions o = base();
-  o.projection = "experts";
-  o.bias = true;
+  const std::string experts = "projection=experts bias=true";
   const auto layer = [](Start in, Start out, Start router, Start bias_in, Start bias_out) {
     return Starts{{"w_q", in},      {"w_k", in},      {"w_v", in},      {"w_o", out},      {"select_in", router},
                   {"b_q", bias_in}, {"b_k", bias_in}, {"b_v", bias_in}, {"b_o", bias_out}, {"select_out", router}};
@@ -240,19 +197,18 @@ TEST(Initialisation, RulesOfWholeModels) {
   const auto bound = [](double sum) { return std::sqrt(6.0 / sum); };
   const auto root = [](std::int64_t n) { return 1.0 / std::sqrt(static_cast<double>(n)); };
   const std::int64_t heads = kHeads * kHead;
-  expect_layer(o, layer(normal(0.07), normal(0.07), normal(0.07), constant(0), constant(0)), "normal",
+  expect_layer(experts, layer(normal(0.07), normal(0.07), normal(0.07), constant(0), constant(0)),
                {.rule = config::Initialisation::normal, .std = 0.07});
-  expect_layer(o,
+  expect_layer(experts,
                layer(uniform(bound(kWidth + heads) / std::sqrt(2.0)), uniform(bound(kWidth + heads)),
                      uniform(bound(kWidth + kHeads * kExperts)), constant(0), constant(0)),
-               "glorot", {.rule = config::Initialisation::glorot});
-  expect_layer(o, layer(normal(0.07), normal(0.03), normal(0.07), constant(0), constant(0)), "pythia",
+               {.rule = config::Initialisation::glorot});
+  expect_layer(experts, layer(normal(0.07), normal(0.03), normal(0.07), constant(0), constant(0)),
                {.rule = config::Initialisation::pythia, .std = 0.07, .stream_std = 0.03});
   // b_o has 96 values with another bound, too few to test their law.
-  o.bias = false;
   Starts plain = layer(uniform(root(kWidth)), uniform(root(heads)), uniform(root(kWidth)), {}, {});
   std::erase_if(plain, [](const auto& entry) { return entry.first.starts_with("b_"); });
-  expect_layer(o, plain, "torch", {.rule = config::Initialisation::torch});
+  expect_layer("projection=experts", plain, {.rule = config::Initialisation::torch});
   const Initialisation torch{.rule = config::Initialisation::torch};
   EXPECT_EQ(torch.bias({}, 16)->law, nn::Distribution::Law::uniform);
   EXPECT_DOUBLE_EQ(torch.bias({}, 16)->scale, 0.25);
@@ -263,58 +219,40 @@ TEST(Initialisation, RulesOfWholeModels) {
 
 // Maps are initialised as in DCMHA; q, k, v and o as in a dense or expert layer without maps.
 TEST(Initialisation, ComposedLayers) {
-  AttentionOptions o = base();
-  o.composition = "static";
   const double fixed = 0.1 / std::sqrt(static_cast<double>(kHeads));
-  expect_layer(o, projections(truncated) + Starts{{"pre.wb", normal(fixed)}, {"post.wb", normal(fixed)}}, "static map");
-  o.of<config::CompositionOptions>().compose_skip = false;
+  expect_layer("composition=static",
+               projections(truncated) + Starts{{"pre.wb", normal(fixed)}, {"post.wb", normal(fixed)}});
   const auto alone = normal(glorot(kHeads, kHeads));
-  expect_layer(o, projections(truncated) + Starts{{"pre.wb", alone}, {"post.wb", alone}}, "static map without skip");
-  o.of<config::CompositionOptions>().compose_skip = true;
-
-  o.composition = "dynamic";
-  auto& composed = o.of<config::CompositionOptions>();
+  expect_layer("composition=static compose_skip=false",
+               projections(truncated) + Starts{{"pre.wb", alone}, {"post.wb", alone}});
+  constexpr std::int64_t kRank = 2;
   for (const std::int64_t groups : {1, 2}) {
-    composed.compose_groups = groups;
-    const std::int64_t hidden = 2 * composed.compose_rank * kHeads / groups;
-    const double spread = std::sqrt(2.0 * kHeads * static_cast<double>(composed.compose_rank)) *
-                          static_cast<double>(kHeads + composed.compose_rank);
+    const std::string composed = fmt::format("composition=dynamic compose_rank={} compose_groups={}", kRank, groups);
+    const std::int64_t hidden = 2 * kRank * kHeads / groups;
+    const double spread = std::sqrt(2.0 * kHeads * kRank) * (kHeads + kRank);
     Starts maps;
     for (const std::string side : {"pre.q.", "pre.k.", "post.q.", "post.k."}) {
       maps[side + "w1"] = normal(glorot(kWidth, hidden));
       maps[side + "w2"] = normal(0.02 / spread);
       maps[side + "wg"] = normal(0.05 * glorot(kWidth, kHeads));
     }
-    o.projection = "dense";
-    expect_layer(o, projections(truncated) + maps, "composed dense heads");
-    o.projection = "experts";
-    expect_layer(o,
+    expect_layer(composed, projections(truncated) + maps);
+    expect_layer(composed + " projection=experts",
                  projections(normal) + maps +
-                     Starts{{"select_in", normal(scaled(kWidth))}, {"select_out", normal(scaled(kWidth))}},
-                 "composed experts");
+                     Starts{{"select_in", normal(scaled(kWidth))}, {"select_out", normal(scaled(kWidth))}});
   }
 }
 
 TEST(Initialisation, MixturesOfKeys) {
-  AttentionOptions o = base();
-  auto& mixture = o.of<config::MixtureOptions>();
-  o.score = "gaussian_mixture";
-  mixture.n_mixtures = 3;
-  for (const config::Prior prior : {config::Prior::layer, config::Prior::head, config::Prior::head_position}) {
-    mixture.prior = prior;
-    expect_layer(o, projections(truncated) + Starts{{"prior", constant(1.0 / 3)}}, "own keys");
-    mixture.prior_update = config::PriorUpdate::soft_e;
-    expect_layer(o, projections(truncated) + Starts{{"prior", constant(1.0 / 3)}}, "soft-E");
-    mixture.prior_update = config::PriorUpdate::gradient;
+  for (const char* prior : {"layer", "head", "head_position"}) {
+    for (const char* update : {"gradient", "soft_e"}) {
+      expect_layer(fmt::format("score=gaussian_mixture n_mixtures=3 prior={} prior_update={}", prior, update),
+                   projections(truncated) + Starts{{"prior", constant(1.0 / 3)}});
+    }
   }
   for (const char* score : {"gaussian_mixture", "linear"}) {
-    o.score = score;
-    mixture.keys = config::Keys::shifted;
-    mixture.shift_std = 0.5;
-    mixture.prior = config::Prior::none;
-    Parameters parameters;
-    const Attention attention(o, {.d_model = kWidth, .n_layers = kLayers},
-                              Builder(parameters, ParameterSource(1, at::kFloat)));
+    const Parameters parameters =
+        parameters_of(fmt::format("score={} n_mixtures=3 keys=shifted shift_std=0.5 prior=none", score));
     const at::Tensor shift = parameters.at("shift");  // [R, H, e]: the first key is the projection itself
     testing::expect_start("shift 0", shift[0], constant(0));
     testing::expect_start("shifts 1 and 2", shift.narrow(0, 1, 2), normal(0.5));
@@ -323,11 +261,7 @@ TEST(Initialisation, MixturesOfKeys) {
 }
 
 TEST(Initialisation, GatedDelta) {
-  AttentionOptions o = base();
-  o.score = "gated_delta";
-  Parameters parameters;
-  const Attention attention(o, {.d_model = kWidth, .n_layers = kLayers, .context_length = 16},
-                            Builder(parameters, ParameterSource(1, at::kFloat)));
+  const Parameters parameters = parameters_of("score=gated_delta");
   const at::Tensor rate = parameters.at("a_log").exp();  // uniform in (0.01, 16)
   EXPECT_GE(rate.min().item<double>(), 0.01);
   EXPECT_LE(rate.max().item<double>(), 16.0);

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -23,14 +22,10 @@ constexpr std::int64_t kWidth = 10, kHeads = 3, kHead = 7, kRotary = 4, kValue =
                        kMemory = 4, kTokens = 5;
 constexpr double kBase = 100.0;
 
-config::AttentionOptions options(std::int64_t q_rank) {
-  config::AttentionOptions o;
-  o.projection = "latent";
-  o.n_heads = kHeads;
-  o.d_head = kHead;
-  o.of<config::LatentOptions>() = {.kv_rank = kRank, .q_rank = q_rank, .d_rotary = kRotary, .d_value = kValue};
-  o.of<config::PositionOptions>().rope_base = kBase;
-  return o;
+config::AttentionOptions options(std::int64_t q_rank, const std::string& more = "") {
+  return attention_options(fmt::format(
+      "projection=latent n_heads={} d_head={} kv_rank={} q_rank={} d_rotary={} d_value={} rope_base={:.1f} {}", kHeads,
+      kHead, kRank, q_rank, kRotary, kValue, kBase, more));
 }
 
 Layer latent_layer(const config::AttentionOptions& o, std::int64_t d_model, at::ScalarType type) {
@@ -111,11 +106,9 @@ TEST(LatentHeads, AStepDoesNotExpandTheKeys) {
 
 // The layer has DeepSeek-V3's sizes and must cache 576 elements per token.
 TEST(LatentHeads, OfDeepSeekV3) {
-  config::AttentionOptions o;
-  o.projection = "latent";
-  o.n_heads = 2;  // DeepSeek-V3 has 128, which does not change the cache
-  o.d_head = 192;
-  o.of<config::LatentOptions>() = {.kv_rank = 512, .q_rank = 1536, .d_rotary = 64, .d_value = 128};
+  // DeepSeek-V3 has 128 heads, which does not change the cache.
+  const config::AttentionOptions o =
+      attention_options("projection=latent n_heads=2 d_head=192 kv_rank=512 q_rank=1536 d_rotary=64 d_value=128");
   const at::NoGradGuard no_grad;
   const Layer layer = latent_layer(o, 32, at::kFloat);
   const at::Tensor all = tokens(kMemory + kTokens, 32, at::kFloat);
@@ -160,9 +153,7 @@ TEST(LatentHeads, GroupsEqualSeparateLayers) {
 }
 
 TEST(LatentHeads, OtherValuesThanKeysAreRefused) {
-  config::AttentionOptions o = options(0);
-  o.position = "none";
-  const Layer layer(o, {.d_model = kWidth, .causal = false, .cross = true}, at::kFloat);
+  const Layer layer(options(0, "position=none"), {.d_model = kWidth, .causal = false, .cross = true}, at::kFloat);
   const at::Tensor x = at::randn({1, 3, kWidth});
   EXPECT_EQ(layer.attention({.x = x, .source = x}, {}).sizes(), x.sizes());
   EXPECT_THROW(layer.attention({.x = x, .source = x, .source_value = x + 1.0}, {}), Error);

@@ -11,8 +11,14 @@
 
 #include "engine/ops/gradients.h"
 #include "headroom/nn/attention.h"
+#include "tiny/options.h"
 
 namespace headroom::nn {
+
+// Returns the options with these keys of [model.attention]: "score=sigmoid n_heads=4".
+inline config::AttentionOptions attention_options(const std::string& keys) {
+  return tiny::changed(config::ModelOptions(), keys).attention;
+}
 
 // Returns the place of a model's only attention layer.
 inline AttentionPlace place_in(const config::ModelOptions& m) {

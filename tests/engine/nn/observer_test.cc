@@ -8,7 +8,6 @@
 #include <functional>
 #include <set>
 
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/mlp.h"
 #include "headroom/ops/choice.h"
@@ -40,15 +39,8 @@ struct Changes : Observer {
   }
 };
 
-config::AttentionOptions small(const char* projection = "dense", const char* composition = "none") {
-  config::AttentionOptions o;
-  o.projection = projection;
-  o.composition = composition;
-  o.n_heads = kHeads;
-  o.d_head = kHead;
-  o.of<config::RoutingOptions>().n_experts = 5;
-  o.of<config::RoutingOptions>().top_k = 2;
-  return o;
+config::AttentionOptions small(const std::string& more = "") {
+  return attention_options(fmt::format("n_heads={} d_head={} n_experts=5 top_k=2 {}", kHeads, kHead, more));
 }
 
 at::Tensor input() {
@@ -104,14 +96,13 @@ TEST_F(Observed, ValuesHaveTheirNamesAndShapes) {
   routed["select.index"] = routed["select.weight"] = {n, 1, 2};
   mixture["k2"] = linear["k2"] = head;
   mixture["responsibilities"] = {kRows, 2, kHeads, kTokens, kTokens};
-  config::AttentionOptions of_routed = small("routed_heads"), of_mixture = small(), of_linear = small();
-  of_routed.n_heads = 2;
-  of_mixture.score = "gaussian_mixture";
-  of_linear.score = "linear";
   const std::vector<std::pair<config::AttentionOptions, Shapes>> layers = {
-      {small(), common},           {small("dense", "dynamic"), composed},
-      {small("experts"), experts}, {of_routed, routed},
-      {of_mixture, mixture},       {of_linear, linear}};
+      {small(), common},
+      {small("composition=dynamic"), composed},
+      {small("projection=experts"), experts},
+      {small("projection=routed_heads n_heads=2"), routed},
+      {small("score=gaussian_mixture"), mixture},
+      {small("score=linear"), linear}};
   for (const auto& [options, expected] : layers) {
     const ObservedLayer layer(options);
     Recorder recorder({"*", "*.*"});
@@ -138,7 +129,7 @@ TEST_F(Observed, ValuesAreThoseOfTheLayer) {
 }
 
 TEST_F(Observed, TheFusedPathIsUsedWherePossible) {
-  const ObservedLayer layer(small("experts", "dynamic"));
+  const ObservedLayer layer(small("projection=experts composition=dynamic"));
   Recorder recorder({"q", "k", "v", "o", "out", "key_map", "query_map", "select*.*"});
   ops::reset_implementation_counts();
   EXPECT_TRUE(layer(&recorder, Implementation::fused).equal(layer(nullptr, Implementation::fused)));
@@ -153,15 +144,11 @@ const Names kOnlyShown = {"x", "source", "gate", "responsibilities"};
 
 // Replacing a value that the layer uses must change the output.
 TEST_F(Observed, ResultsAreUsed) {
-  config::AttentionOptions mixture = small();
-  mixture.score = "gaussian_mixture";
-  config::AttentionOptions sigmoid = small();
-  sigmoid.score = "sigmoid";
-  config::AttentionOptions shared = small("experts");
-  shared.of<config::ExpertOptions>().shared_selection = true;
   std::int64_t changed = 0;
   for (const config::AttentionOptions& options :
-       {small("experts", "dynamic"), small("routed_heads"), small("gated_heads"), mixture, sigmoid, shared}) {
+       {small("projection=experts composition=dynamic"), small("projection=routed_heads"),
+        small("projection=gated_heads"), small("score=gaussian_mixture"), small("score=sigmoid"),
+        small("projection=experts shared_selection=true")}) {
     const ObservedLayer layer(options);
     Recorder all({"*", "*.*"});
     const at::Tensor y = layer(&all, Implementation::reference);

@@ -100,11 +100,9 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
 TEST(Exclusive, RemovesTheTokensOwnValue) {
   const at::NoGradGuard no_grad;
   for (const testing::Choice& score : testing::scores()) {
-    config::ModelOptions m = testing::small_model();
-    m.attention.n_heads = 4;
-    m.attention.n_kv_heads = 2;
-    m.attention.gate_output = "head";
-    m.attention.of<config::OutputGateOptions>().exclusive = true;
+    config::ModelOptions m =
+        tiny::changed(testing::small_model(), "",
+                      "attention.n_heads=4 attention.n_kv_heads=2 attention.gate_output=head attention.exclusive=true");
     score.set(m);
     if (m.attention.score == "gated_delta") {
       m.attention.position = "none";

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/routing.h"
 #include "layer.h"
@@ -14,7 +13,6 @@
 namespace headroom::nn {
 namespace routing_test {
 
-using config::AttentionOptions;
 using testing::relative_error;
 
 TEST(RoutingLosses, MatchTheirDefinitions) {
@@ -55,23 +53,18 @@ TEST(RoutingLosses, MatchTheirDefinitions) {
       at::tensor({2.0, 3.0, 0.0}, at::kDouble)));
 }
 
-Layer random_layer(const AttentionOptions& o) {
-  return Layer(o, {.d_model = 6, .context_length = 5}, at::kDouble, /*noise=*/1.0);
-}
+const std::string kTwoOfFour = "gate=softmax_renormalised n_experts=4 top_k=2 d_head=3 ",
+                  kRouted = kTwoOfFour + "projection=routed_heads n_heads=2 ",
+                  // two groups of four query heads; each token uses two heads of a group
+    kGrouped = kTwoOfFour + "projection=routed_queries n_heads=8 n_kv_heads=2 bias=true";
 
-AttentionOptions routed(std::int64_t k) {
-  AttentionOptions o;
-  o.projection = "routed_heads";
-  o.of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
-  o.n_heads = o.of<config::RoutingOptions>().top_k = k;
-  o.of<config::RoutingOptions>().n_experts = 4;
-  o.d_head = 3;
-  o.position = "none";
-  return o;
+Layer random_layer(const std::string& keys) {
+  return Layer(attention_options("position=none " + keys), {.d_model = 6, .context_length = 5}, at::kDouble,
+               /*noise=*/1.0);
 }
 
 TEST(RoutedHeads, PaddedQueriesAreRoutedNowhere) {
-  const Layer layer = random_layer(routed(2));
+  const Layer layer = random_layer(kRouted);
   ExpertUsage usage;
   std::map<std::string, at::Tensor> losses;
   const Context context{.losses = &losses, .usage = &usage};
@@ -88,9 +81,7 @@ TEST(RoutedHeads, PaddedQueriesAreRoutedNowhere) {
 }
 
 TEST(RoutedHeads, NoiseIsDrawnWhileTrainingOnly) {
-  AttentionOptions o = routed(2);
-  o.of<config::RoutedHeadOptions>().noisy_routing = true;
-  const Layer layer = random_layer(o);
+  const Layer layer = random_layer(kRouted + "noisy_routing=true");
   const at::Tensor x = at::randn({2, 5, 6}, at::kDouble);
   Context context;
   const at::Tensor still = layer.attention({.x = x}, context);
@@ -99,16 +90,6 @@ TEST(RoutedHeads, NoiseIsDrawnWhileTrainingOnly) {
   EXPECT_THROW(layer.attention({.x = x}, context), Error);
   context.random = {.seed = 5};
   EXPECT_GT(relative_error(layer.attention({.x = x}, context), still), 1e-6);
-}
-
-// Returns two groups of four query heads; each token uses two heads of a group.
-AttentionOptions grouped() {
-  AttentionOptions o = routed(2);
-  o.projection = "routed_queries";
-  o.n_heads = 8;
-  o.n_kv_heads = 2;
-  o.bias = true;
-  return o;
 }
 
 Context with_losses(std::map<std::string, at::Tensor>& losses) {
@@ -129,15 +110,11 @@ testing::Evaluated evaluated(const Layer& layer, const std::vector<at::Tensor>& 
 
 // Each group must equal a layer of routed heads with the group's parameters; outputs and losses are added.
 TEST(RoutedQueries, AreTheSumOfTheirGroups) {
-  AttentionOptions o = grouped();
-  const Layer layer = random_layer(o);
-  o.projection = "routed_heads";
-  o.n_heads = 2;
-  o.n_kv_heads = 0;
+  const Layer layer = random_layer(kGrouped);
   const std::vector<at::Tensor> x = {at::randn({2, 5, 6}, at::kDouble)};
   testing::Evaluated sum;
   for (std::int64_t g = 0; g < 2; ++g) {
-    const Layer group = random_layer(o);
+    const Layer group = random_layer(kRouted + "bias=true");
     {
       const at::NoGradGuard no_grad;
       for (const char* bank : {"w_q", "w_o", "b_q", "b_o"}) {
@@ -159,7 +136,7 @@ TEST(RoutedQueries, AreTheSumOfTheirGroups) {
 }
 
 TEST(RoutedQueries, AreShownGroupByGroup) {
-  const Layer layer = random_layer(grouped());
+  const Layer layer = random_layer(kGrouped);
   Recorder recorder({"select.*", "q", "k", "o"});
   std::map<std::string, at::Tensor> losses;
   Context context = with_losses(losses);
@@ -178,15 +155,8 @@ TEST(RoutedQueries, AreShownGroupByGroup) {
 }
 
 TEST(GatedHeads, AreTheDenseHeadsTimesTheirGates) {
-  AttentionOptions o;
-  o.n_heads = 3;
-  o.d_head = 4;
-  o.of<config::RoutingOptions>().top_k = 2;
-  o.projection = "gated_heads";
-  o.position = "none";
-  const Layer gated = random_layer(o);
-  o.projection = "dense";
-  const Layer dense = random_layer(o);
+  const std::string heads = "n_heads=3 d_head=4 top_k=2 projection=";
+  const Layer gated = random_layer(heads + "gated_heads"), dense = random_layer(heads + "dense");
   const at::NoGradGuard no_grad;
   for (const Parameter& p : dense.parameters.all()) {
     p.tensor.copy_(gated.at(p.name));

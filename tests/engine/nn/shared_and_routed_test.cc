@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"
@@ -22,16 +21,10 @@ struct Setting {
 };
 constexpr Setting kSettings[] = {{2, 2}, {2, 3}, {1, 3}, {0, 2}, {4, 1}};
 
-config::AttentionOptions options_of(const Setting& setting) {
-  config::AttentionOptions o;
-  o.projection = "shared_and_routed";
-  o.n_heads = kHeads;
-  o.d_head = 4;
-  o.of<config::SharedHeadOptions>().shared_heads = setting.shared_heads;
-  o.of<config::RoutingOptions>().top_k = setting.top_k;
-  o.of<config::RoutedHeadOptions>().switch_coefficient = 0.5;
-  o.position = "none";
-  return o;
+config::AttentionOptions options_of(const Setting& setting, const std::string& projection = "shared_and_routed") {
+  return attention_options(
+      fmt::format("projection={} n_heads={} d_head=4 shared_heads={} top_k={} switch_coefficient=0.5 position=none",
+                  projection, kHeads, setting.shared_heads, setting.top_k));
 }
 
 Layer layer_of(const config::AttentionOptions& o) {
@@ -56,9 +49,7 @@ at::Tensor gates(const Layer& layer, const Setting& setting, const at::Tensor& x
 
 // Sums the heads of a dense layer with the same projections, each multiplied by its gates.
 at::Tensor written_out(const Layer& layer, const Setting& setting, const at::Tensor& x) {
-  config::AttentionOptions o = options_of(setting);
-  o.projection = "dense";
-  const Layer dense = layer_of(o);
+  const Layer dense = layer_of(options_of(setting, "dense"));
   const at::NoGradGuard no_grad;
   for (const Parameter& p : dense.parameters.all()) {
     p.tensor.copy_(layer.at(p.name));

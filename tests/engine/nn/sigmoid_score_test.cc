@@ -18,20 +18,15 @@ using testing::relative_error;
 constexpr std::int64_t kWidth = 6, kHeads = 4, kGroups = 2, kHead = 3, kMemory = 4, kTokens = 5, kWindow = 6;
 
 Layer sigmoid_layer(bool causal, double scale, at::ScalarType type = at::kDouble) {
-  config::AttentionOptions o;
-  o.score = "sigmoid";
-  o.n_heads = kHeads;
-  o.n_kv_heads = kGroups;
-  o.d_head = kHead;
-  o.position = "none";
-  o.scale = config::Scale::learned;
-  Layer layer(o,
-              {.d_model = kWidth,
-               .causal = causal,
-               .window = causal ? kWindow : 0,
-               .context_length = kTokens,
-               .memory_length = kMemory},
-              type);
+  Layer layer(
+      attention_options(fmt::format("score=sigmoid n_heads={} n_kv_heads={} d_head={} position=none scale=learned",
+                                    kHeads, kGroups, kHead)),
+      {.d_model = kWidth,
+       .causal = causal,
+       .window = causal ? kWindow : 0,
+       .context_length = kTokens,
+       .memory_length = kMemory},
+      type);
   const at::NoGradGuard no_grad;
   layer.at("scale").fill_(scale);
   return layer;

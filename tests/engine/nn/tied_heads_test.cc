@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "layer.h"
@@ -21,15 +20,10 @@ constexpr std::int64_t kWidth = 10, kHeads = 4, kGroups = 2, kHead = 8, kHalf = 
                        kAll = kMemory + kTokens;
 constexpr double kBase = 100.0;
 
-config::AttentionOptions options() {
-  config::AttentionOptions o;
-  o.projection = "tied";
-  o.n_heads = kHeads;
-  o.n_kv_heads = kGroups;
-  o.d_head = kHead;
-  o.bias = true;
-  o.of<config::PositionOptions>().rope_base = kBase;
-  return o;
+config::AttentionOptions options(const std::string& more = "") {
+  return attention_options(
+      fmt::format("projection=tied n_heads={} n_kv_heads={} d_head={} bias=true rope_base={:.1f} {}", kHeads, kGroups,
+                  kHead, kBase, more));
 }
 
 Layer tied_layer() {
@@ -73,9 +67,7 @@ TEST(TiedHeads, MatchTheirEquation) {
 }
 
 TEST(TiedHeads, OtherValuesThanKeysAreRefused) {
-  config::AttentionOptions o = options();
-  o.position = "none";
-  const Layer layer(o, {.d_model = kWidth, .causal = false, .cross = true}, at::kFloat);
+  const Layer layer(options("position=none"), {.d_model = kWidth, .causal = false, .cross = true}, at::kFloat);
   const at::Tensor x = at::randn({1, 3, kWidth});
   EXPECT_EQ(layer.attention({.x = x, .source = x}, {}).sizes(), x.sizes());
   EXPECT_THROW(layer.attention({.x = x, .source = x, .source_value = x + 1.0}, {}), Error);
