@@ -7,156 +7,59 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
+#include "headroom/core/json.h"
 #include "headroom/ops/optimizers.h"
 
+namespace nlohmann {
+
+template <>
+struct adl_serializer<at::Tensor> {
+  static void to_json(json& out, const at::Tensor& tensor) {
+    if (!tensor.defined()) {
+      return;
+    }
+    const at::Tensor elements = tensor.detach().cpu().contiguous();
+    const auto* const first = static_cast<const std::uint8_t*>(elements.const_data_ptr());
+    out = {{"type", elements.scalar_type()},
+           {"sizes", elements.sizes().vec()},
+           {"bytes", json::binary({first, first + elements.nbytes()})}};
+  }
+  static void from_json(const json& in, at::Tensor& tensor) {
+    if (in.is_null()) {
+      return;
+    }
+    tensor = at::empty(in.at("sizes").get<std::vector<std::int64_t>>(), in.at("type").get<at::ScalarType>());
+    std::memcpy(tensor.mutable_data_ptr(), in.at("bytes").get_binary().data(), tensor.nbytes());
+  }
+};
+
+}  // namespace nlohmann
+
+namespace headroom::nn {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BufferUpdate, sum, count, epsilon)
+}  // namespace headroom::nn
+
 namespace headroom::train {
-namespace {
 
-class Packer {
- public:
-  template <class T>
-  void number(const T& value) {
-    static_assert(std::is_arithmetic_v<T>);
-    text_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  void string(const std::string& value) {
-    number(value.size());
-    text_ += value;
-  }
-  void tensor(const at::Tensor& value) {
-    number(value.defined());
-    if (!value.defined()) {
-      return;
-    }
-    const at::Tensor bytes = value.detach().cpu().contiguous();
-    number(static_cast<std::int8_t>(bytes.scalar_type()));
-    number(bytes.dim());
-    for (const std::int64_t size : bytes.sizes()) {
-      number(size);
-    }
-    text_.append(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
-  }
-  template <class List>
-  void resize(const List& list) {
-    number(list.size());
-  }
-  template <class Map, class Visit>
-  void entries(const Map& map, const Visit& visit_entry) {
-    number(map.size());
-    for (const auto& [name, value] : map) {
-      visit_entry(name, value);
-    }
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-class Unpacker {
- public:
-  explicit Unpacker(const std::string& text) : text_(text) {}
-
-  template <class T>
-  void number(T& value) {
-    std::memcpy(&value, take(sizeof value), sizeof value);
-  }
-  void string(std::string& value) {
-    std::size_t size = 0;
-    number(size);
-    value.assign(take(size), size);
-  }
-  void tensor(at::Tensor& value) {
-    if (!next<bool>()) {
-      return;
-    }
-    const auto type = static_cast<at::ScalarType>(next<std::int8_t>());
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(next<std::int64_t>()));
-    for (std::int64_t& size : sizes) {
-      number(size);
-    }
-    value = at::empty(sizes, type);
-    std::memcpy(value.mutable_data_ptr(), take(value.nbytes()), value.nbytes());
-  }
-  template <class List>
-  void resize(List& list) {
-    list.resize(next<std::size_t>());
-  }
-  template <class Map, class Visit>
-  void entries(Map& map, const Visit& visit_entry) {
-    for (auto left = next<std::size_t>(); left > 0; --left) {
-      std::pair<typename Map::key_type, typename Map::mapped_type> entry;
-      visit_entry(entry.first, entry.second);
-      map.insert(std::move(entry));
-    }
-  }
-
- private:
-  template <class T>
-  T next() {
-    T value{};
-    number(value);
-    return value;
-  }
-  const char* take(std::size_t size) {
-    if (size > text_.size() - at_) {
-      fail("train: a message from another rank is truncated; do all ranks run the same version?");
-    }
-    const char* const from = text_.data() + at_;
-    at_ += size;
-    return from;
-  }
-
-  const std::string& text_;
-  std::size_t at_ = 0;
-};
-
-// Passes every field of the message to the archive, in a fixed order.
-template <class Archive, class Message>
-void visit(Archive& archive, Message& message) {
-  archive.resize(message.reports);
-  for (auto& report : message.reports) {
-    archive.number(report.micro_batch);
-    archive.tensor(report.cross_entropy);
-    archive.tensor(report.regulariser);
-    archive.entries(report.updates, [&archive](auto& name, auto& update) {
-      archive.string(name);
-      archive.tensor(update.sum);
-      archive.tensor(update.count);
-      archive.number(update.epsilon);
-    });
-  }
-  archive.resize(message.squares);
-  for (auto& square : message.squares) {
-    archive.number(square);
-  }
-  archive.resize(message.has_gradient);
-  for (auto& present : message.has_gradient) {
-    archive.number(present);
-  }
-  archive.number(message.stop);
-  archive.string(message.own_hash);
-  archive.string(message.next_hash);
-}
-
-}  // namespace
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MicroBatchReport, micro_batch, cross_entropy, regulariser, updates)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepMessage, reports, squares, has_gradient, stop, own_hash, next_hash)
 
 std::string to_text(const StepMessage& message) {
-  Packer out;
-  visit(out, message);
-  return out.text();
+  std::string text;
+  SortedJson::to_cbor(message, text);
+  return text;
 }
 
 StepMessage from_text(const std::string& text) {
-  Unpacker in(text);
-  StepMessage message;
-  visit(in, message);
-  return message;
+  try {
+    return SortedJson::from_cbor(text).get<StepMessage>();
+  } catch (const SortedJson::exception&) {
+    fail("train: a message from another rank is damaged; do all ranks run the same version?");
+  }
 }
 
 std::optional<int> disagreement(const std::vector<StepMessage>& all) {
