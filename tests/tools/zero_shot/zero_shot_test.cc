@@ -8,7 +8,6 @@
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "tiny/files.h"
-#include "tools/zero_shot/task_names.h"
 #include "training/tasks/byte_scores.h"
 
 namespace headroom::zero_shot {
@@ -348,10 +347,6 @@ TEST_F(ZeroShot, TargetLossCountsOnlyTheTargetsTokens) {
     EXPECT_NEAR(one["loss"].get<double>() * one["target_tokens"].get<double>(), -expected, 1e-4) << row;
   }
   EXPECT_HAS(refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}"), "u.jsonl:1: must have the fields");
-}
-
-TEST(TaskNames, AreThoseOfTheBenchmarks) {
-  EXPECT_EQ(zero_shot_tasks(), std::vector<std::string>(std::begin(kTaskNames), std::end(kTaskNames)));
 }
 
 // The public files, if available: all questions are read.
