@@ -16,10 +16,13 @@
 #include <vector>
 
 #include "foundation/core/text/message.h"
-#include "headroom/config/run_options.h"
 #include "headroom/core/error.h"
-#include "headroom/core/implementation.h"
 #include "headroom/core/json.h"
+#include "tools/bench/bench.h"
+#include "tools/convert/convert.h"
+#include "tools/convert/study.h"
+#include "tools/serve/options.h"
+#include "training/cost/report.h"
 
 namespace headroom::cli {
 
@@ -113,14 +116,9 @@ struct Generate {
   Sampling sampling;
 };
 
-// Defaults: serve::ServeOptions.
 struct Serve {
   std::vector<std::string> runs;
-  std::string host = "127.0.0.1";
-  std::int64_t port = 8080;
-  std::string api_key_file;
-  std::optional<std::int64_t> batch, queue, prefix_cache, max_length, max_body;
-  std::optional<double> timeout;
+  serve::ServeOptions options;
   std::string device = "auto";
   std::string precision;  // default: each run's
 };
@@ -153,10 +151,7 @@ struct Compare {
   std::vector<std::string> tune;      // "key=value,value,..."
   std::vector<std::string> test;      // files
   std::vector<std::string> families;  // "name=config,config,...", instead of `configs`
-  std::string convert;                // a run whose conversions to `to` are compared, instead of `configs`
-  std::vector<std::string> to;        // configs
-  std::vector<double> shares;         // of the run's training tokens
-  bool no_scratch = false;            // without `to` from random parameters
+  convert::StudyRequest study;        // conversions of `study.source`, instead of `configs`
   std::string out;
   double budget = 0.0;  // seconds; 0: no limit
   std::int64_t seeds = 1;
@@ -168,10 +163,8 @@ struct Cost {
   std::vector<std::string> configs, set;
   std::string paper, vary, plot, time;
   std::string match, by = "parameters";
-  bool full = false;                // match: print every key
-  std::vector<std::int64_t> ranks;  // numbers of ranks to report
-  bool sharded = false;             // ranks of headroom_torch.train
-  double macs_per_second = 1e14;    // of each rank
+  bool full = false;  // match: print every key
+  cost::Devices devices;
 };
 
 struct Sweep {
@@ -205,9 +198,7 @@ struct Demo {
 
 struct Bench {
   std::vector<std::string> names;  // default: all; arguments after `generation` or `evaluate` are configs
-  std::int64_t repeats = 7, batch = 1, prompt = 1024, tokens = 128;
-  std::string precision = "fp32", device = "auto";
-  std::vector<std::string> configs, set;
+  bench::BenchOptions options{.device = "auto"};
   std::string serve;  // if set, this process is a worker of another benchmark process
 };
 
@@ -231,15 +222,14 @@ struct Import {
   bool force = false;  // overwrite parameters
 };
 
-// Defaults: convert::ConvertRequest. `heads` "auto": instead of `to`, the heads of each layer under `budget`.
+// `heads` "auto": instead of `job.to`, the heads of each layer under `budget`.
 struct Convert {
-  std::string run, to, out, heads, budget;
-  std::int64_t experts = 0;      // of SwitchHead layers among which `heads` chooses; 0: dense layers only
+  convert::ConvertRequest job;
+  std::string out, layers;  // layers: "0,2,5"; empty: all
+  std::string heads, budget;
+  std::int64_t experts = 0;      // HeadsRequest::experts
   std::string config_out, page;  // with `heads`: files to write as well
-  std::vector<std::string> set, data;
-  std::int64_t tokens = 0, fit = 300, joint_fit = 100;  // tokens 0: up to 32,768
-  std::string layers;                                   // "0,2,5"; empty: all
-  std::uint64_t seed = 1;
+  std::vector<std::string> set;
   bool force = false;  // overwrite parameters
 };
 

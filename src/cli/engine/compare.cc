@@ -8,7 +8,6 @@
 #include "headroom/core/error.h"
 #include "tools/compare/compare.h"
 #include "tools/convert/study.h"
-#include "tools/trial/report.h"
 #include "tools/trial/trial.h"
 
 namespace headroom::cli {
@@ -55,21 +54,16 @@ int print(const compare::CompareResult& result, const Output& output) {
 }
 
 void add_converted(compare::CompareRequest& job, const Compare& command, std::vector<std::string> changes) {
-  convert::StudyRequest request{.source = command.convert,
-                                .targets = command.to,
-                                .overrides = std::move(changes),
-                                .scratch = !command.no_scratch,
-                                .out = command.out,
-                                .cache = job.cache,
-                                .command = job.command};
-  if (!command.shares.empty()) {
-    request.shares = command.shares;
-  }
+  convert::StudyRequest request = command.study;
+  request.overrides = std::move(changes);
+  request.out = command.out;
+  request.cache = job.cache;
+  request.command = job.command;
   const convert::Study study = convert::plan_study(request);
   for (const convert::StudyRun& run : study.runs) {
     job.configs.push_back({.name = run.name, .config = run.config, .family = run.family});
   }
-  job.title = "Conversions of " + command.convert;
+  job.title = "Conversions of " + request.source;
   job.about = fmt::format("{}", fmt::join(study.before_training, " "));
 }
 
@@ -81,7 +75,7 @@ int run(const Compare& command, const EngineRequest& request) {
   const std::vector<std::string> changes = overrides(command.set, request);
   job.cache = cache_folder();
   job.command = request.command_line;
-  if (!command.convert.empty()) {
+  if (!command.study.source.empty()) {
     add_converted(job, command, changes);
   } else {
     job.configs = command.families.empty() ? compare::load_configs(command.configs, changes)

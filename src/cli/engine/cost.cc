@@ -2,14 +2,17 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <optional>
+#include <ranges>
 #include <sstream>
 
-#include "cost_variation.h"
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
+#include "foundation/draw/charts.h"
+#include "foundation/draw/page.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
@@ -159,6 +162,111 @@ int run_match(const Cost& options, const Output& output) {
   return 0;
 }
 
+std::string last_part(const std::string& text, char separator) {
+  return text.substr(text.rfind(separator) + 1);
+}
+
+// Returns the value for config `i` of `n`.
+std::string value_for(const std::string& value, std::size_t i, std::size_t n) {
+  std::vector<std::string> each;
+  for (const auto part : std::views::split(value, ':')) {
+    each.emplace_back(part.begin(), part.end());
+  }
+  if (each.size() == 1) {
+    return value;
+  }
+  if (each.size() != n) {
+    user_error("cost: --vary: {} has {} values for {} configs; give one value for all, or one for each", value,
+               each.size(), n);
+  }
+  return each[i];
+}
+
+// The position of each value on the x axis: increasing numbers at their value, other values at equal distances.
+struct Places {
+  std::vector<double> x;
+  std::vector<std::string> names;  // labels, if the values are not numbers
+};
+
+Places places_of(const std::vector<std::string>& values) {
+  Places places;
+  for (const std::string& value : values) {
+    const std::optional<double> number = as_number(value);
+    if (!number || (!places.x.empty() && *number <= places.x.back())) {
+      places = {.x = {}, .names = values};
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        places.x.push_back(static_cast<double>(i));
+      }
+      return places;
+    }
+    places.x.push_back(*number);
+  }
+  return places;
+}
+
+// Returns every config with every value, named "dense_h8 n_heads=4". A value such as "4:8" is 4 for the first config
+// and 8 for the second. Throws UserError if a config does not allow a value, or if there is not one for each config.
+std::vector<cost::NamedConfig> varied(const std::vector<cost::NamedConfig>& configs,
+                                      const config::Variation& variation) {
+  std::vector<cost::NamedConfig> all;
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    const auto& [name, config] = configs[i];
+    for (const std::string& values : variation.values) {
+      const std::string value = value_for(values, i, configs.size());
+      config::Config changed = config;
+      config::change(changed, {variation.key + "=" + value}, "--vary");
+      const std::string described = fmt::format("{} {}={}", name, last_part(variation.key, '.'), value);
+      config::check(changed, described);
+      all.emplace_back(described, std::move(changed));
+    }
+  }
+  return all;
+}
+
+// Returns a page with the parameters, the multiply-accumulates of attention (paper accounting) and those of a training
+// step against the values of the first config, with one line for each of `configs`; `all` are their variations.
+std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::Variation& variation,
+                  const std::vector<cost::NamedConfig>& all) {
+  std::vector<std::string> values;
+  bool same = true;
+  for (const std::string& value : variation.values) {
+    values.push_back(value_for(value, 0, configs.size()));
+    same = same && values.back() == value;
+  }
+  const Places places = places_of(values);
+  const std::string x_label =
+      same ? variation.key
+           : fmt::format("{} of {}", last_part(variation.key, '.'), last_part(configs.front().first, '/'));
+  using Count = std::int64_t (*)(const config::Config&);
+  const std::pair<const char*, Count> counts[] = {
+      {"Parameters", [](const config::Config& c) { return cost::count_parameters(c.model); }},
+      {"Attention MACs, per layer and sequence",
+       [](const config::Config& c) { return cost::paper_cost(c.model).attention_macs; }},
+      {"MACs of a training step",
+       [](const config::Config& c) { return cost::executed_cost(c.model, c.whole_sequences()).step_macs; }}};
+  Json figures = Json::array();
+  for (const auto& [title, count] : counts) {
+    Json lines = Json::array();
+    for (std::size_t i = 0; i < configs.size(); ++i) {
+      Json points = Json::array();
+      for (std::size_t j = 0; j < places.x.size(); ++j) {
+        const config::Config& config = all[i * places.x.size() + j].second;
+        points.push_back(draw::numbers({places.x[j], static_cast<double>(count(config))}));
+      }
+      lines.push_back({{"name", last_part(configs[i].first, '/')}, {"points", std::move(points)}, {"style", i}});
+    }
+    Json chart = {{"chart", "lines"},          {"title", title},   {"x_label", x_label},
+                  {"lines", std::move(lines)}, {"y", "from_zero"}, {"name_room", 24}};
+    if (!places.names.empty()) {
+      chart["x_names"] = places.names;
+    }
+    figures.push_back({{"figure", title}, {"remark", ""}, {"blocks", Json::array({std::move(chart)})}});
+  }
+  return draw::block_page({{"title", "Costs by " + variation.key},
+                           {"header", Json::array()},
+                           {"blocks", {{{"grid", std::move(figures)}}}}});
+}
+
 }  // namespace
 
 int run(const Cost& options, const EngineRequest& request) {
@@ -174,8 +282,6 @@ int run(const Cost& options, const EngineRequest& request) {
     output.document(cost::paper_json(options.paper));
     return 0;
   }
-  const cost::Devices devices{
-      .ranks = options.ranks, .macs_per_second = options.macs_per_second, .sharded = options.sharded};
   std::vector<cost::NamedConfig> configs = transformed(options.configs, [&](const std::string& name) {
     return cost::NamedConfig(name, load_with_start(name, options.set));
   });
@@ -190,12 +296,12 @@ int run(const Cost& options, const EngineRequest& request) {
   Json list = Json::array();
   for (const auto& [name, config] : configs) {
     list.push_back(cost::cost_json(name, config));
-    if (!options.ranks.empty()) {
-      list.back()["processes"] = cost::ranks_json(config, devices);
+    if (!options.devices.ranks.empty()) {
+      list.back()["processes"] = cost::ranks_json(config, options.devices);
     }
   }
-  const bool alone = options.ranks.empty();
-  output.text(alone ? cost::cost_table(configs) : cost::ranks_table(configs, devices));
+  const bool alone = options.devices.ranks.empty();
+  output.text(alone ? cost::cost_table(configs) : cost::ranks_table(configs, options.devices));
   output.document(list);
   return 0;
 }

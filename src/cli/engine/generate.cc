@@ -109,20 +109,6 @@ int run(const Generate& command, const EngineRequest& request) {
 
 namespace {
 
-serve::ServeOptions options_of(const Serve& command) {
-  serve::ServeOptions options{
-      .host = command.host, .port = static_cast<int>(command.port), .api_key_file = command.api_key_file};
-  options.max_rows = command.batch.value_or(options.max_rows);
-  options.queue = command.queue.value_or(options.queue);
-  options.prefix_cache_tokens = command.prefix_cache.value_or(options.prefix_cache_tokens);
-  options.max_length = command.max_length.value_or(options.max_length);
-  options.timeout_seconds = command.timeout.value_or(options.timeout_seconds);
-  if (command.max_body) {
-    options.max_body = *command.max_body << 20;
-  }
-  return options;
-}
-
 // While a run trains, its newest checkpoint may be replaced before it has been read.
 store::OpenedModel open_newest(const ModelChoice& choice, const EngineRequest& request) {
   constexpr int kTries = 3;
@@ -141,7 +127,7 @@ store::OpenedModel open_newest(const ModelChoice& choice, const EngineRequest& r
 
 int run(const Serve& command, const EngineRequest& request) {
   serve::names_of(command.runs);
-  serve::Server server(options_of(command));  // reports an invalid address before models are loaded
+  serve::Server server(command.options);  // reports an invalid address before models are loaded
   std::vector<serve::NamedModel> models;
   for (const std::string& run : command.runs) {
     const ModelChoice choice{

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "program.h"
-#include "tools/bench/bench_names.h"
+#include "tools/bench/bench.h"
 
 namespace headroom::cli {
 
@@ -34,28 +34,29 @@ void add_bench(Program& program) {
         }
         return program.engine<Bench>(*options);
       });
+  bench::BenchOptions& timed = options->options;
   command
       .add_option(
           "NAME", options->names,
           "benchmarks (default: all); after generation and evaluate: TOML files or recipes, the first is the baseline")
       ->type_name("");
-  command.add_option("--config", options->configs, "profile, generation, evaluate: TOML file or recipe")
+  command.add_option("--config", timed.configs, "profile, generation, evaluate: TOML file or recipe")
       ->allow_extra_args(false)  // NAME may follow
       ->type_name("CONFIG");
-  add_set(command, options->set);
+  add_set(command, timed.set);
   command.add_option("--serve", options->serve)->group("");
   command.add_flag("--list", options->list, "list the benchmarks");
-  add_value(command, "--repeats", options->repeats, "N", whole_number(1, 1'000'000),
+  add_value(command, "--repeats", timed.repeats, "N", whole_number(1, 1'000'000),
             "number of timed runs, of which the median is reported");
   const auto count = [&command](const char* name, std::int64_t& value, const char* about) {
     add_value(command, name, value, "N", whole_number(1, 1'000'000), about);
   };
-  count("--batch-size", options->batch, "generation, evaluate: sequences or examples per batch");
-  count("--prompt", options->prompt, "generation: length of the prompt");
-  count("--tokens", options->tokens, "generation: number of tokens to generate");
-  add_choice(command, "--precision", options->precision, {"fp32", "bf16"},
+  count("--batch-size", timed.batch, "generation, evaluate: sequences or examples per batch");
+  count("--prompt", timed.prompt, "generation: length of the prompt");
+  count("--tokens", timed.tokens, "generation: number of tokens to generate");
+  add_choice(command, "--precision", timed.precision, {"fp32", "bf16"},
              "number format, for benchmarks that support both");
-  add_device(command, options->device);
+  add_device(command, timed.device);
   program.add_threads(command);
 }
 

@@ -26,9 +26,9 @@ double parse_share(const std::string& text) {
   return share;
 }
 
-void check_compared(const Compare& options) {
+void check_compared(const Compare& options, bool has_shares) {
   const int given =
-      (options.configs.empty() ? 0 : 1) + (options.families.empty() ? 0 : 1) + (options.convert.empty() ? 0 : 1);
+      (options.configs.empty() ? 0 : 1) + (options.families.empty() ? 0 : 1) + (options.study.source.empty() ? 0 : 1);
   if (given == 0) {
     user_error("compare: either CONFIG or --family is required (headroom compare --help)");
   }
@@ -36,13 +36,13 @@ void check_compared(const Compare& options) {
     user_error("compare: CONFIG ({}), --family and --convert exclude each other",
                options.configs.empty() ? "" : options.configs.front());
   }
-  if (options.convert.empty() != options.to.empty()) {
+  if (options.study.source.empty() != options.study.targets.empty()) {
     user_error("compare: --convert RUN and --to CONFIG,... must be given together");
   }
-  if (options.no_scratch && options.convert.empty()) {
+  if (!options.study.scratch && options.study.source.empty()) {
     user_error("compare: --no-scratch: needs --convert");
   }
-  if (!options.shares.empty() && options.convert.empty()) {
+  if (has_shares && options.study.source.empty()) {
     user_error("compare: --tokens: needs --convert; set train.steps instead");
   }
 }
@@ -58,15 +58,16 @@ std::vector<double> parse_shares(const std::vector<std::string>& texts) {
   return shares;
 }
 
-void add_conversions(CLI::App& command, Compare& options, std::vector<std::string>& shares) {
-  add_text(command, "--convert", options.convert, "RUN",
+void add_conversions(CLI::App& command, convert::StudyRequest& study, std::vector<std::string>& shares) {
+  add_text(command, "--convert", study.source, "RUN",
            "instead of CONFIG: convert this dense run to each config of --to, then continue training all of them and "
            "the run itself");
-  add_list(command, "--to", options.to, "CONFIG,...", "--convert: configs with the attention to convert to");
+  add_list(command, "--to", study.targets, "CONFIG,...", "--convert: configs with the attention to convert to");
   add_list(command, "--tokens", shares, "SHARE,...",
            "--convert: training tokens, as shares of the run's (default: 5%); 0%: before training");
-  command.add_flag("--no-scratch", options.no_scratch,
-                   "--convert: without the configs of --to trained from random parameters, which take longest");
+  command.add_flag_callback(
+      "--no-scratch", [&study] { study.scratch = false; },
+      "--convert: without the configs of --to trained from random parameters, which take longest");
 }
 
 void add_compare(Program& program) {
@@ -82,8 +83,10 @@ void add_compare(Program& program) {
       "  headroom compare --family dense=a.toml,b.toml --family mine=c.toml,d.toml --out runs/sizes\n"
       "  headroom compare --convert runs/dense --to zoo/switchhead --tokens 5% --out runs/converted",
       [&program, options] {
-        options->shares = parse_shares(options->shares_text);
-        check_compared(*options);
+        if (!options->shares_text.empty()) {
+          options->study.shares = parse_shares(options->shares_text);
+        }
+        check_compared(*options, !options->shares_text.empty());
         options->budget =
             options->budget_text.empty() ? 0.0 : parse_duration(options->budget_text, "compare: --budget");
         return program.engine<Compare>(*options);
@@ -92,7 +95,7 @@ void add_compare(Program& program) {
   add_repeated(command, "--family", options->families, "NAME=CONFIG,CONFIG,...",
                "instead of CONFIG: models of several sizes; repeatable; reports how much compute each family saves "
                "compared with the first");
-  add_conversions(command, *options, options->shares_text);
+  add_conversions(command, options->study, options->shares_text);
   add_out(command, options->out, "folder for the runs and the report", "DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);

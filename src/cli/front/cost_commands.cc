@@ -35,14 +35,14 @@ void check(const Cost& options) {
                                         {"--vary", !options.vary.empty()},
                                         {"--plot", !options.plot.empty()},
                                         {"--time", !options.time.empty()},
-                                        {"--processes", !options.ranks.empty()}}) {
+                                        {"--processes", !options.devices.ranks.empty()}}) {
       if (given) {
         user_error("cost: {} and {} cannot both be given", what, option);
       }
     }
   }
-  if (!(options.macs_per_second > 0.0)) {
-    user_error("cost: --rate: must be above 0, got {}", options.macs_per_second);
+  if (!(options.devices.macs_per_second > 0.0)) {
+    user_error("cost: --rate: must be above 0, got {}", options.devices.macs_per_second);
   }
   if (!options.plot.empty()) {
     if (options.vary.empty()) {
@@ -53,7 +53,7 @@ void check(const Cost& options) {
     }
     require_writable(options.plot, "cost: --plot");
   }
-  if (!options.time.empty() && (!options.vary.empty() || !options.ranks.empty())) {
+  if (!options.time.empty() && (!options.vary.empty() || !options.devices.ranks.empty())) {
     user_error("cost: --time and {} cannot both be given", options.vary.empty() ? "--processes" : "--vary");
   }
 }
@@ -93,15 +93,16 @@ void add_cost(Program& program) {
   add_text(command, "--plot", options->plot, "FILE", "with --vary: page to write, with the costs over the values");
   CLI::Option* const processes =
       command
-          .add_option("--processes", options->ranks,
+          .add_option("--processes", options->devices.ranks,
                       "numbers of ranks: show what a rank stores, computes and sends in a training step")
           ->delimiter(',')
           ->allow_extra_args(false)  // CONFIG may follow
           ->type_name("N,...");
-  command.add_flag("--sharded", options->sharded, "with --processes: of python -m headroom_torch.train, by FSDP2")
+  command
+      .add_flag("--sharded", options->devices.sharded, "with --processes: of python -m headroom_torch.train, by FSDP2")
       ->needs(processes);
   command
-      .add_option("--rate", options->macs_per_second,
+      .add_option("--rate", options->devices.macs_per_second,
                   "with --processes: assumed multiply-accumulates per second of a rank")
       ->capture_default_str()
       ->type_name("MACS");

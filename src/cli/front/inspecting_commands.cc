@@ -114,7 +114,7 @@ void add_import(Program& program) {
 }
 
 void check_convert(const Convert& options) {
-  if (options.to.empty() == options.heads.empty()) {
+  if (options.job.to.empty() == options.heads.empty()) {
     user_error("convert: expected either --to CONFIG or --heads auto");
   }
   if (options.heads.empty() != options.budget.empty()) {
@@ -139,8 +139,9 @@ void add_convert(Program& program) {
         check_convert(*options);
         return program.engine(*options);
       });
-  add_run(command, options->run);
-  add_text(command, "--to", options->to, "CONFIG", "TOML file or recipe with the attention that the result has");
+  convert::ConvertRequest& job = options->job;
+  add_run(command, job.source);
+  add_text(command, "--to", job.to, "CONFIG", "TOML file or recipe with the attention that the result has");
   add_text(command, "--heads", options->heads, "auto", "instead of --to: choose the heads of each layer under --budget")
       ->check(one_of({"auto"}));
   add_text(command, "--budget", options->budget, "KEY=SHARE,...",
@@ -150,15 +151,15 @@ void add_convert(Program& program) {
   add_text(command, "--config-out", options->config_out, "FILE", "--heads: config of the result to write");
   add_text(command, "--page", options->page, "FILE", "--heads: HTML page to write, with the loss against the budget");
   add_out(command, options->out, "checkpoint to write", "FILE");
-  add_repeated(command, "--data", options->data, "FILE",
+  add_repeated(command, "--data", job.data, "FILE",
                "texts to compute activations on, as in data.train (default: the run's)");
-  add_value(command, "--tokens", options->tokens, "N", whole_number(1),
+  add_value(command, "--tokens", job.tokens, "N", whole_number(1),
             "number of its tokens to use (default: up to 32,768)");
-  add_value(command, "--fit", options->fit, "N", whole_number(0), "steps of fitting each layer to the source's");
-  add_value(command, "--joint-fit", options->joint_fit, "N", whole_number(0),
+  add_value(command, "--fit", job.fit_steps, "N", whole_number(0), "steps of fitting each layer to the source's");
+  add_value(command, "--joint-fit", job.joint_steps, "N", whole_number(0),
             "steps of fitting all converted layers together to the source's predictions");
   add_text(command, "--layers", options->layers, "N,N", "layers to convert, from 0 (default: all)");
-  add_value(command, "--seed", options->seed, "N", whole_number(0), "seed of new parameters and of the fit");
+  add_value(command, "--seed", job.seed, "N", whole_number(0), "seed of new parameters and of the fit");
   add_force(command, options->force, "a conversion, import or export");
   add_set(command, options->set);
   program.add_threads(command);

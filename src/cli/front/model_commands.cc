@@ -107,27 +107,19 @@ void add_generate(Program& program) {
   program.add_threads(command);
 }
 
-constexpr std::int64_t kMaxPort = 65535;
-
-void add_address(CLI::App& command, Serve& serve) {
-  add_text(command, "--host", serve.host, "HOST", "address to listen on; 127.0.0.1: only this machine can connect");
-  add_value(command, "--port", serve.port, "N", whole_number(0, kMaxPort), "port to listen on; 0: any free port");
-  add_text(command, "--api-key-file", serve.api_key_file, "FILE", "file with the API key that requests must send");
-}
-
-void add_limits(CLI::App& command, Serve& serve) {
-  add_value(command, "--batch", serve.batch, "N", whole_number(1, 1024),
-            "number of answers generated at the same time (default: 8)");
+void add_limits(CLI::App& command, serve::ServeOptions& serve) {
+  add_value(command, "--batch", serve.max_rows, "N", whole_number(1, 1024),
+            "number of answers generated at the same time");
   add_value(command, "--queue", serve.queue, "N", whole_number(0, 1 << 16),
-            "number of answers that may wait before requests are refused (default: 256)");
-  add_value(command, "--prefix-cache", serve.prefix_cache, "N", whole_number(0, 1 << 24),
-            "tokens of prompts cached for prompts with the same prefix; 0: none (default: 16384)");
+            "number of answers that may wait before requests are refused");
+  add_value(command, "--prefix-cache", serve.prefix_cache_tokens, "N", whole_number(0, 1 << 24),
+            "tokens of prompts cached for prompts with the same prefix; 0: none");
   add_value(command, "--max-length", serve.max_length, "N", whole_number(2, 1 << 24),
             "limit on the tokens of a prompt and its answer together (default: the model's context)");
-  add_value(command, "--max-body", serve.max_body, "N", whole_number(1, 1024),
-            "limit on the size of a request, in MiB (default: 8)");
-  add_value(command, "--timeout", serve.timeout, "N", number(0.001, 1e6),
-            "limit on the time of a request, in seconds (default: 600)");
+  add_value(command, "--max-body", serve.max_body_mib, "N", whole_number(1, 1024),
+            "limit on the size of a request, in MiB");
+  add_value(command, "--timeout", serve.timeout_seconds, "N", number(0.001, 1e6),
+            "limit on the time of a request, in seconds");
 }
 
 void add_train(Program& program) {
@@ -165,8 +157,12 @@ void add_serve(Program& program) {
       program.root(), "serve", "Serve trained language models over HTTP, with OpenAI's completions API.",
       "headroom serve runs/first\n  headroom serve runs/first runs/second --port 9000 --api-key-file key.txt");
   add_runs(command, options->runs, "run folders or checkpoint files; a model is named after the last part of its path");
-  add_address(command, *options);
-  add_limits(command, *options);
+  constexpr std::int64_t kMaxPort = 65535;
+  serve::ServeOptions& server = options->options;
+  add_text(command, "--host", server.host, "HOST", "address to listen on; 127.0.0.1: only this machine can connect");
+  add_value(command, "--port", server.port, "N", whole_number(0, kMaxPort), "port to listen on; 0: any free port");
+  add_text(command, "--api-key-file", server.api_key_file, "FILE", "file with the API key that requests must send");
+  add_limits(command, server);
   add_device(command, options->device);
   add_precision(command, options->precision);
   program.add_threads(command);

@@ -9,7 +9,6 @@
 #include <map>
 
 #include "bench.h"
-#include "bench_names.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/transformed.h"

@@ -1,4 +1,5 @@
-// Benchmarks. Each is measured in the same run as its baselines: the reference, PyTorch, the machine's limit.
+// Benchmarks. Each is measured in the same run as its baselines: the reference, PyTorch, the machine's limit. For
+// programs that do not link torch, too.
 #pragma once
 
 #include <cmath>
@@ -10,6 +11,26 @@
 #include "headroom/core/json.h"
 
 namespace headroom::bench {
+
+struct BenchName {
+  const char* name;
+  const char* about;
+};
+
+inline constexpr BenchName kBenchNames[] = {
+    {"machine", "rates of matrix multiplications and of reading memory"},
+    {"attention", "softmax attention, forward and backward, against the reference and PyTorch's kernel"},
+    {"layers", "whole attention layers, plain and with each other paper's part, against the reference"},
+    {"expert_linear", "the grouped matmul against one dense matmul with the same MACs"},
+    {"cross_entropy", "output layer and loss against the reference"},
+    {"step", "a training step of dense models of four sizes against PyTorch's, eager and compiled"},
+    {"switchhead", "a training step of SwitchHead and of MoA, 47M and 262M, against the dense model"},
+    {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++"},
+    {"ranks", "training steps of two ranks against one, and against PyTorch's"},
+    {"generation", "reading a prompt and generating tokens: whole models of any CONFIG"},
+    {"evaluate", "time and memory of a batch's loss: whole models of any CONFIG"},
+    {"serving", "eight requests at a time against one, against a plain loop and against transformers"},
+    {"profile", "time of a training step by operator"}};
 
 struct BenchOptions {
   std::int64_t repeats = 7;        // timed runs after the warm-up; the median is reported
@@ -33,7 +54,7 @@ struct Row {
   bool none_here() const { return std::isnan(seconds); }
 };
 
-// Runs one of kBenchNames (bench_names.h). Throws UserError for an unknown name or option, and Error if a baseline
+// Runs one of kBenchNames. Throws UserError for an unknown name or option, and Error if a baseline
 // cannot run, for example because no Python with torch is installed.
 std::vector<Row> run(const std::string& name, const BenchOptions& options);
 

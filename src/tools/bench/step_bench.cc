@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "foundation/core/machine/system.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/config.h"
 #include "headroom/models/compute.h"
 #include "timing.h"

@@ -15,7 +15,6 @@
 #include <iostream>
 #include <string_view>
 
-#include "bench.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/transformed.h"

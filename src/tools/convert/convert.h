@@ -13,7 +13,6 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
-#include "headroom/models/model.h"
 
 namespace headroom::convert {
 

@@ -70,7 +70,7 @@ struct Server::Parts {
   explicit Parts(ServeOptions given)
       : options(std::move(given)),
         key(options.api_key_file.empty() ? std::nullopt : std::optional<ApiKey>(options.api_key_file)),
-        http({.limits = {.body = static_cast<std::size_t>(options.max_body)},
+        http({.limits = {.body = static_cast<std::size_t>(options.max_body_mib) << 20},
               .admits = key ? [this](std::string_view authorization) { return key->admits(authorization); }
                             : std::function<bool(std::string_view)>(),
               .answered = [this](const std::string& path, int status) { metrics.answered(path, status); }}),
@@ -91,12 +91,7 @@ void Server::run(std::vector<NamedModel> given, const Ready& ready, const std::f
   HttpServer& http = parts_->http;
   const ServeOptions& options = parts_->options;
   const Models models = served_models(std::move(given), options.max_length);
-  Scheduler scheduler(models,
-                      {.max_rows = options.max_rows,
-                       .prefix_cache_tokens = options.prefix_cache_tokens,
-                       .queue = options.queue,
-                       .timeout_seconds = options.timeout_seconds},
-                      parts_->metrics);
+  Scheduler scheduler(models, options, parts_->metrics);
   add_completion_routes(http, models, scheduler, parts_->metrics);
   add_model_routes(http, models);
   add_inspect_routes(http, models, scheduler);

@@ -1,29 +1,15 @@
 // Serves trained language models over HTTP with OpenAI's completions API (docs/serving.md).
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "headroom/store/open_model.h"
+#include "options.h"
 
 namespace headroom::serve {
-
-struct ServeOptions {
-  std::string host = "127.0.0.1";
-  int port = 8080;           // 0: any free port
-  std::string api_key_file;  // empty: no authentication
-  // decode::EngineOptions of each model.
-  std::int64_t max_rows = 8;
-  std::int64_t prefix_cache_tokens = 16384;
-  // Limits; requests that exceed them are rejected.
-  std::int64_t queue = 256;           // answers that may wait for a free row
-  std::int64_t max_length = 0;        // tokens of a prompt and its answer together; 0: the model's context
-  std::int64_t max_body = 8LL << 20;  // bytes of a request body
-  double timeout_seconds = 600.0;     // for all answers to one request
-};
 
 // A model and the run folder or checkpoint file that the user named.
 struct NamedModel {

@@ -1,5 +1,3 @@
-#include "report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +8,7 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/compare/formatting.h"
+#include "trial.h"
 
 namespace headroom::trial {
 namespace {

@@ -18,7 +18,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
-#include "report.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/execution.h"
 #include "training/train/loop/step_time.h"

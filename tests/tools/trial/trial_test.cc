@@ -1,6 +1,5 @@
 // Trials of tiny models: decisions, reuse of runs, refusals.
 #include "tools/trial/trial.h"
-#include "tools/trial/report.h"
 
 #include "../compare/example.h"
 #include "headroom/core/error.h"

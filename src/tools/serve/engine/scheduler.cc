@@ -22,7 +22,7 @@ double seconds_since(Completion::Clock::time_point then) {
 
 }  // namespace
 
-Scheduler::Scheduler(const std::vector<std::unique_ptr<ServedModel>>& models, const SchedulerOptions& options,
+Scheduler::Scheduler(const std::vector<std::unique_ptr<ServedModel>>& models, const ServeOptions& options,
                      Metrics& metrics)
     : options_(options),
       metrics_(metrics),

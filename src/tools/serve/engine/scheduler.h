@@ -18,6 +18,7 @@
 
 #include "completion.h"
 #include "headroom/decode/engine.h"
+#include "tools/serve/options.h"
 
 namespace headroom::serve {
 
@@ -54,17 +55,10 @@ class Metrics {
   std::map<std::string, decode::EngineCounts> counts_;
 };
 
-struct SchedulerOptions {
-  std::int64_t max_rows = 8;  // decode::EngineOptions::max_rows of each model
-  std::int64_t prefix_cache_tokens = 0;
-  std::int64_t queue = 256;      // answers that may wait for a free row
-  double timeout_seconds = 600;  // from the arrival of a request to the end of its answer
-};
-
 class Scheduler {
  public:
   // `models` and `metrics` must outlive the scheduler.
-  Scheduler(const std::vector<std::unique_ptr<ServedModel>>& models, const SchedulerOptions& options, Metrics& metrics);
+  Scheduler(const std::vector<std::unique_ptr<ServedModel>>& models, const ServeOptions& options, Metrics& metrics);
 
   // Thread-safe. Throws ApiError if the queue is full or the server is shutting down.
   void submit(std::shared_ptr<Completion> completion);
@@ -90,7 +84,7 @@ class Scheduler {
   void cancel_if_needed(Completion& completion, decode::Engine& engine) const;
   void release(const Completion& completion);
 
-  SchedulerOptions options_;
+  ServeOptions options_;
   Metrics& metrics_;
   std::vector<ModelQueue> queues_;
   std::int64_t capacity_;                 // answers that may run or wait

@@ -1,5 +1,6 @@
-// The command doctor.
+// The commands bench and doctor.
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -10,14 +11,69 @@
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
+#include "tools/bench/bench.h"
 #include "training/train/step/step.h"
 
 namespace headroom::cli {
+
+namespace {
+
+// Whether the arguments after these benchmarks are configs.
+bool takes_configs(const std::vector<std::string>& names) {
+  return !names.empty() && (names.front() == "generation" || names.front() == "evaluate");
+}
+
+}  // namespace
+
+int run(const Bench& command, const EngineRequest& request) {
+  if (!command.serve.empty()) {
+    return bench::serve(command.serve);
+  }
+  const std::vector<std::string> known =
+      transformed(bench::kBenchNames, [](const bench::BenchName& bench) { return std::string(bench.name); });
+  std::vector<std::string> names = command.names;
+  bench::BenchOptions options = command.options;
+  if (takes_configs(names)) {
+    options.configs.insert(options.configs.end(), names.begin() + 1, names.end());
+    names.resize(1);
+  }
+  for (const std::string& name : names) {
+    if (std::ranges::find(known, name) == known.end()) {
+      user_error("bench: {}: unknown benchmark; choose among {}", name, fmt::join(known, ", "));
+    }
+  }
+  const bool profiles = names == std::vector<std::string>{"profile"};
+  if (!(options.configs.empty() && options.set.empty()) && !profiles && !takes_configs(names)) {
+    user_error("bench: {}: only for `bench profile`, `generation` and `evaluate`, got {}",
+               options.configs.empty() ? "--set" : "--config",
+               names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(names, ", ")));
+  }
+  for (const std::string& config : options.configs) {
+    config::load_config(config, options.set);  // reports errors before anything is printed
+  }
+  options.threads = request.threads;
+  options.device = models::resolve(options.device).str();
+  if (names == std::vector<std::string>{"generation"}) {
+    bench::check_generation(options);
+  }
+  request.output.text(fmt::format("{}, {}, {} vectors, tiles by {}\n\n", cpu_name(),
+                                  counted(options.threads > 0 ? options.threads : physical_cores(), "thread"),
+                                  kernels::simd_target(), kernels::tile_product_target()));
+  std::vector<bench::Row> all;
+  for (const std::string& name : names.empty() ? known : names) {
+    const std::vector<bench::Row> rows = bench::run(name, options);
+    request.output.text(fmt::format("{}\n{}\n", name, bench::to_table(rows)));
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  request.output.document(bench::to_json(all));
+  return 0;
+}
 
 namespace {
 
