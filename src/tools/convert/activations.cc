@@ -101,6 +101,12 @@ std::string LayerWalk::prefix() const {
   return fmt::format("layer{}.", layer_);
 }
 
+LayerWalk::LayerWalk(const models::Model& model, std::vector<models::Batch> batches)
+    : model_(model),
+      batches_(std::move(batches)),
+      owners_(model.options(), model.options().n_layers),
+      shared_(batches_.size()) {}
+
 void LayerWalk::go_to(std::int64_t layer) {
   const at::NoGradGuard guard;
   if (layer_ < 0) {
@@ -135,6 +141,7 @@ void LayerWalk::run(const std::vector<std::string>& names, const std::function<v
     models::BlockInput input;
     input.h = in_[i];
     input.memory = memory;
+    input.shared_keys = owners_.find(static_cast<std::size_t>(layer_), shared_[i]);
     if (const at::Tensor valid = batches_[i].find("valid"); valid.defined() && !is_causal(model_.options())) {
       input.valid_keys = valid;
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "convert.h"
+#include "engine/models/block.h"
 #include "headroom/models/model.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/observer.h"
@@ -24,8 +25,7 @@ nn::AttentionPlace place_of(const config::ModelOptions& model, std::int64_t laye
 class LayerWalk {
  public:
   // `batches` hold consecutive rows, as training would read them.
-  LayerWalk(const models::Model& model, std::vector<models::Batch> batches)
-      : model_(model), batches_(std::move(batches)) {}
+  LayerWalk(const models::Model& model, std::vector<models::Batch> batches);
 
   // Advances to a layer. Throws Error for one below the current layer.
   void go_to(std::int64_t layer);
@@ -37,7 +37,9 @@ class LayerWalk {
  private:
   const models::Model& model_;
   std::vector<models::Batch> batches_;
-  std::int64_t layer_ = -1;           // -1: before the embedding
+  models::KeyOwners owners_;
+  std::vector<models::KeyOwners::Shared> shared_;  // of each batch
+  std::int64_t layer_ = -1;                        // -1: before the embedding
   std::vector<at::Tensor> in_, out_;  // the layer's inputs and outputs, [B, T, d] per batch; out_: empty before it runs
 };
 

@@ -36,12 +36,13 @@ namespace {
 // The values of a choice for the first layers.
 struct Partial {
   std::vector<double> values;
+  bool gives_keys = false;
   std::size_t before = 0;  // the choice for the layers before
   std::size_t option = 0;
 };
 
 // Removes those that another one equals or beats in every value.
-std::vector<Partial> best_of(std::vector<Partial> all) {
+std::vector<Partial> best_alike(std::vector<Partial> all) {
   std::stable_sort(all.begin(), all.end(), [](const Partial& a, const Partial& b) { return a.values < b.values; });
   std::vector<Partial> best;
   for (Partial& next : all) {
@@ -58,9 +59,19 @@ std::vector<Partial> best_of(std::vector<Partial> all) {
   return best;
 }
 
+// Choices that give keys to the next layer and others do not replace one another.
+std::vector<Partial> best_of(std::vector<Partial> all) {
+  const auto others = std::ranges::stable_partition(all, &Partial::gives_keys);
+  std::vector<Partial> best =
+      best_alike({std::make_move_iterator(others.begin()), std::make_move_iterator(others.end())});
+  all.erase(others.begin(), others.end());
+  std::ranges::move(best_alike(std::move(all)), std::back_inserter(best));
+  return best;
+}
+
 }  // namespace
 
-std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerValues>& options,
+std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerOptions>& options,
                                                  const std::vector<double>& limits, std::size_t minimise) {
   const std::size_t n = limits.size();
   // The least sums of the layers that follow each layer, which every choice for it must leave room for.
@@ -68,8 +79,8 @@ std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerValues>&
   for (std::size_t layer = options.size(); layer-- > 0;) {
     for (std::size_t i = 0; i < n; ++i) {
       double least = std::numeric_limits<double>::infinity();
-      for (const std::vector<double>& values : options[layer]) {
-        least = std::min(least, values[i]);
+      for (const LayerOption& option : options[layer]) {
+        least = std::min(least, option.values[i]);
       }
       rest[layer][i] = rest[layer + 1][i] + least;
     }
@@ -79,14 +90,15 @@ std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerValues>&
     std::vector<Partial> next;
     for (std::size_t before = 0; before < best.back().size(); ++before) {
       for (std::size_t option = 0; option < options[layer].size(); ++option) {
+        const LayerOption& own = options[layer][option];
         std::vector<double> sum = best.back()[before].values;
-        bool fits = true;
+        bool fits = best.back()[before].gives_keys || !own.takes_keys;
         for (std::size_t i = 0; i < n; ++i) {
-          sum[i] += options[layer][option][i];
+          sum[i] += own.values[i];
           fits = fits && sum[i] + rest[layer + 1][i] <= limits[i];
         }
         if (fits) {
-          next.push_back({.values = std::move(sum), .before = before, .option = option});
+          next.push_back({.values = std::move(sum), .gives_keys = own.gives_keys, .before = before, .option = option});
         }
       }
     }

@@ -50,7 +50,7 @@ void write_result(const ConvertRequest& request, const config::Config& config, c
   store::save_checkpoint(checkpoint, request.out);
 }
 
-// The parameters of the attention that changes and of the MLPs that are split.
+// The parameters of the attention that changes, or whose keys other layers share, and of the MLPs that are split.
 std::vector<at::Tensor> converted_parameters(const models::Model& source, const models::Model& model) {
   std::vector<at::Tensor> found;
   const auto add = [&](const std::string& place) {
@@ -60,9 +60,11 @@ std::vector<at::Tensor> converted_parameters(const models::Model& source, const 
       }
     }
   };
-  for (std::int64_t layer = 0; layer < source.options().n_layers; ++layer) {
+  const std::int64_t n = source.options().n_layers;
+  const std::vector<std::int64_t> before = source.options().key_owners(n), after = model.options().key_owners(n);
+  for (std::int64_t layer = 0; layer < n; ++layer) {
     const config::ModelOptions from = source.options().of_layer(layer), to = model.options().of_layer(layer);
-    if (changes_attention(from, to)) {
+    if (changes_attention(from, to) || sharing(before, layer) != sharing(after, layer)) {
       add(fmt::format("layer{}.attention.", layer));
     }
     if (splits_mlp(from.mlp, to.mlp)) {

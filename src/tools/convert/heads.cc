@@ -81,12 +81,12 @@ std::vector<double> Search::limits() const {
 
 std::optional<RowOfLayer> Search::allocated(const Rows& rows, const std::vector<double>& limits,
                                             std::size_t minimise) const {
-  std::vector<LayerValues> options;
+  std::vector<LayerOptions> options;
   for (const std::vector<HeadsRow>& layer : rows) {
-    LayerValues& of = options.emplace_back();
+    LayerOptions& of = options.emplace_back();
     for (const HeadsRow& row : layer) {
-      of.push_back({row.loss});
-      of.back().insert(of.back().end(), row.costs.begin(), row.costs.end());
+      of.push_back({.values = {row.loss}, .takes_keys = row.heads.shares, .gives_keys = row.gives_keys});
+      of.back().values.insert(of.back().values.end(), row.costs.begin(), row.costs.end());
     }
   }
   return allocate(options, limits, minimise);
@@ -242,6 +242,9 @@ void Search::add_curve(HeadsResult& result) const {
 std::string name_of(const Heads& heads) {
   if (heads.experts > 0) {
     return fmt::format("{} x {} experts", heads.heads, heads.experts);
+  }
+  if (heads.shares) {
+    return fmt::format("{}, shared keys", heads.heads);
   }
   return heads.kv_heads == heads.heads ? fmt::format("{}", heads.heads)
                                        : fmt::format("{}, {} keys", heads.heads, heads.kv_heads);

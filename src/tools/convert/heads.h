@@ -27,20 +27,28 @@ struct Limit {
 // Parses "macs=0.5,kv_cache=0.25". Throws UserError for an unknown or repeated key and for values outside (0, 1].
 std::vector<Limit> parse_budget(const std::string& text);
 
+// A choice for one layer: its values, whether it needs keys of the layer below, and whether it gives keys to the next.
+struct LayerOption {
+  std::vector<double> values;
+  bool takes_keys = false, gives_keys = false;
+};
+
 // Chooses one option per layer: the sum of values[minimise] over the layers is least while the sum of each values[i]
-// is at most limits[i]. Exact: partial choices are discarded only if another one is at least as good in all values.
-// options[layer][option] are the values. nullopt if no choice satisfies the limits.
-using LayerValues = std::vector<std::vector<double>>;
-std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerValues>& options,
+// is at most limits[i], and the layer below an option that takes keys gives keys. Exact: partial choices are discarded
+// only if another one is at least as good in all values and gives keys as well. options[layer][option]; nullopt if no
+// choice satisfies the limits.
+using LayerOptions = std::vector<LayerOption>;
+std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerOptions>& options,
                                                  const std::vector<double>& limits, std::size_t minimise);
 
 // A way to convert the attention of a layer.
 struct Heads {
   std::int64_t heads = 0, kv_heads = 0;
   std::int64_t experts = 0;  // of SwitchHead; 0: dense heads
+  bool shares = false;       // keys and values of the layer below; kv_heads is 0
   friend bool operator==(const Heads&, const Heads&) = default;
 };
-// "4", "8, 2 keys", "2 x 4 experts".
+// "4", "8, 2 keys", "8, shared keys", "2 x 4 experts".
 std::string name_of(const Heads& heads);
 
 struct LayerChoice {
@@ -80,7 +88,8 @@ struct HeadsRequest {
 HeadsResult choose_heads_by_layer(const HeadsRequest& request);
 
 // `loss_before`, `loss_after`, `heads` and `kv_heads` (by layer), `predicted`, `measured`, `corrected`, `costs` (shares
-// of the source's), `layers` (`layer`, `heads`, `kv_heads`, `experts`, `loss`, `costs`), `uniform` (`heads`,
+// of the source's), `layers` (`layer`, `heads`, `kv_heads`, `experts`, `shared_with`: the owner of the keys or
+// null, `loss`, `costs`), `uniform` (`heads`,
 // `kv_heads`, `experts`, `loss_after`, `costs`; null if there is none), `parameters`.
 Json to_json(const HeadsResult& result);
 std::string to_text(const HeadsResult& result);

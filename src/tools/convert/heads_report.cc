@@ -18,6 +18,11 @@ Json heads_json(const Heads& heads) {
   return {{"heads", heads.heads}, {"kv_heads", heads.kv_heads}, {"experts", heads.experts}};
 }
 
+// The owners of the keys that layers use: the layer itself, or another one.
+std::vector<std::int64_t> owners_of(const HeadsResult& result) {
+  return result.config.model.key_owners(result.config.model.n_layers);
+}
+
 Json costs_json(const HeadsResult& result, const std::vector<double>& shares) {
   Json json = Json::object();
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -80,7 +85,10 @@ Json to_json(const HeadsResult& result) {
     Json of = heads_json(layer.heads);
     json["heads"].push_back(of["heads"]);
     json["kv_heads"].push_back(of["kv_heads"]);
-    of.update({{"layer", i}, {"loss", layer.loss}, {"costs", costs_json(result, layer.shares)}});
+    of.update({{"layer", i},
+               {"shared_with", layer.heads.shares ? Json(owners_of(result)[i]) : Json()},
+               {"loss", layer.loss},
+               {"costs", costs_json(result, layer.shares)}});
     json["layers"].push_back(std::move(of));
   }
   if (result.uniform) {
@@ -97,7 +105,8 @@ std::string to_text(const HeadsResult& result) {
   for (std::size_t i = 0; i < result.chosen.layers.size(); ++i) {
     const auto& [heads, loss, shares] = result.chosen.layers[i];
     rows.push_back({fmt::format("{}", i), heads.experts > 0 ? name_of(heads) : fmt::format("{}", heads.heads),
-                    fmt::format("{}", heads.kv_heads), format_decimal(loss, 4)});
+                    heads.shares ? fmt::format("of layer {}", owners_of(result)[i]) : fmt::format("{}", heads.kv_heads),
+                    format_decimal(loss, 4)});
     std::ranges::transform(shares, std::back_inserter(rows.back()), percent);
   }
   return text_table(rows, {}) + losses_text(result);

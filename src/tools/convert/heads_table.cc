@@ -28,19 +28,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTable = "headroom.heads.1";  // format of the cached table
+constexpr std::string_view kTable = "headroom.heads.2";  // format of the cached table
 constexpr double kShortFit = 1.0 / 3.0;                  // of the steps with which `convert` fits a layer
 constexpr double kTimeUnits = 1000;  // measured times are rounded to this part of the step, which limits the choices
 
 Heads heads_of(const config::AttentionOptions& a) {
-  return {.heads = a.n_heads, .kv_heads = a.computed_kv_heads(), .experts = 0};
+  const bool shares = a.share_kv > 0;
+  return {.heads = a.n_heads, .kv_heads = shares ? 0 : a.computed_kv_heads(), .experts = 0, .shares = shares};
 }
 
-// The source's heads first, then fewer or none. Layers that are not dense stay as they are.
-std::vector<Heads> candidates(const config::AttentionOptions& from, std::int64_t experts) {
+// Whether the layer may change: it is dense and shares no keys yet.
+bool may_change(const config::ModelOptions& source, std::int64_t layer) {
+  const config::AttentionOptions a = source.of_layer(layer).attention;
+  return a.n_heads > 0 && is_dense(a) && sharing(source.key_owners(source.n_layers), layer).size() == 1;
+}
+
+// The source's heads first, then those with the keys of the layer below, fewer heads, or none.
+std::vector<Heads> candidates(const config::ModelOptions& source, std::int64_t layer, std::int64_t experts) {
+  const config::AttentionOptions from = source.of_layer(layer).attention;
   std::vector<Heads> all = {heads_of(from)};
-  if (from.n_heads == 0 || !is_dense(from)) {
+  if (!may_change(source, layer)) {
     return all;
+  }
+  if (layer > 0 && may_change(source, layer - 1)) {
+    all.push_back({.heads = from.n_heads, .kv_heads = 0, .experts = 0, .shares = true});
   }
   all.push_back({.heads = 0, .kv_heads = 0, .experts = 0});
   for (std::int64_t keys = 1; keys < from.kv_heads(); keys *= 2) {
@@ -64,6 +75,7 @@ config::ModelOptions with_heads(config::ModelOptions layer, const Heads& heads) 
   }
   a.n_heads = heads.heads;
   a.n_kv_heads = heads.kv_heads == heads.heads ? 0 : heads.kv_heads;
+  a.share_kv = heads.shares ? 1 : 0;
   if (heads.experts > 0) {
     a.projection = "experts";
     a.of<config::RoutingOptions>().n_experts = heads.experts;
@@ -77,7 +89,8 @@ void save_rows(const std::vector<HeadsRow>& rows, const fs::path& file) {
   SafetensorsWriter writer;
   Json json = Json::array();
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    json.push_back({rows[i].heads.heads, rows[i].heads.kv_heads, rows[i].heads.experts, rows[i].loss});
+    const Heads& heads = rows[i].heads;
+    json.push_back({heads.heads, heads.kv_heads, heads.experts, rows[i].loss, heads.shares});
     for (const auto& [name, tensor] : rows[i].fitted) {
       writer.add(fmt::format("{}.{}", i, name), DType::f32, tensor.sizes().vec(), store::bytes_of(tensor));
     }
@@ -90,7 +103,8 @@ std::vector<HeadsRow> load_rows(const fs::path& file) {
   const auto stored = std::make_shared<const SafetensorsFile>(file);
   std::vector<HeadsRow> rows;
   for (const Json& row : Json::parse(stored->metadata_at("rows"))) {
-    rows.push_back({.heads = {.heads = row.at(0), .kv_heads = row.at(1), .experts = row.at(2)}, .loss = row.at(3)});
+    const Heads heads{.heads = row.at(0), .kv_heads = row.at(1), .experts = row.at(2), .shares = row.at(4)};
+    rows.push_back({.heads = heads, .loss = row.at(3)});
   }
   for (const auto& [name, tensor] : stored->tensors()) {
     const std::size_t dot = name.find('.');
@@ -119,7 +133,15 @@ double attention_seconds(const config::ModelOptions& layer, std::int64_t sequenc
   std::vector<at::Tensor> parameters;
   const nn::Attention attention = attention_of(*model, 0, parameters);
   const at::Tensor x = at::randn({sequences, layer.context_length, layer.d_model}).requires_grad_();
-  return seconds_of([&] { attention({.x = x, .source = x}, {}).sum().backward(); });
+  std::vector<ops::SequenceKeys> keys(1);
+  const bool shares = layer.attention.share_kv > 0;
+  if (shares) {
+    keys[0].k = at::randn({sequences, layer.attention.kv_heads(), layer.context_length, layer.attention.d_head});
+    keys[0].v = keys[0].k.clone().requires_grad_();
+    keys[0].k.requires_grad_();
+  }
+  return seconds_of(
+      [&] { attention({.x = x, .source = x, .shared_keys = shares ? &keys : nullptr}, {}).sum().backward(); });
 }
 
 // The time of a forward and a backward pass of a model.
@@ -164,6 +186,9 @@ ConvertRequest HeadsTable::request_for(const std::vector<Heads>& heads) const {
   std::vector<config::ModelOptions> layers;
   for (std::size_t layer = 0; layer < heads.size(); ++layer) {
     layers.push_back(with_heads(source().model.of_layer(static_cast<std::int64_t>(layer)), heads[layer]));
+    if (heads[layer].shares) {
+      layers.back().attention.n_kv_heads = layers[layer - 1].attention.kv_heads();
+    }
   }
   request.target = with_layers(source(), layers);
   return request;
@@ -191,11 +216,24 @@ std::unique_ptr<models::Model> HeadsTable::model_of(const ConvertRequest& reques
 }
 
 double HeadsTable::added(const RowOfLayer& choice) const {
+  const FewerLines quiet;
   const std::unique_ptr<models::Model> model = model_of(request_for(choice));
-  const at::NoGradGuard guard;
+  {
+    const at::NoGradGuard guard;
+    for (std::size_t layer = 0; layer < choice.size(); ++layer) {
+      for (const auto& [name, values] : row(choice, layer).fitted) {
+        model->parameters().at(name).copy_(values);
+      }
+    }
+  }
+  LayerConversion conversions(convert_, *opened_.model, batches_);
+  const std::vector<std::int64_t> owners = model->options().key_owners(source().model.n_layers);
+  std::vector<LayerError> errors;
   for (std::size_t layer = 0; layer < choice.size(); ++layer) {
-    for (const auto& [name, values] : row(choice, layer).fitted) {
-      model->parameters().at(name).copy_(values);
+    const std::vector<std::int64_t> group = sharing(owners, static_cast<std::int64_t>(layer));
+    if (std::ranges::any_of(group,
+                            [&](std::int64_t l) { return row(choice, static_cast<std::size_t>(l)).heads.shares; })) {
+      conversions.convert(*model, static_cast<std::int64_t>(layer), errors);  // depends on the whole group
     }
   }
   return loss_of(*model, batches_.held_out) - loss_before_;
@@ -214,7 +252,7 @@ void HeadsTable::measure() {
     const fs::path file = folder_ / fmt::format("layer{}.safetensors", layer);
     if (!fs::exists(file)) {
       std::vector<HeadsRow> rows;
-      for (const Heads& heads : candidates(source().model.of_layer(layer).attention, request_.experts)) {
+      for (const Heads& heads : candidates(source().model, layer, request_.experts)) {
         if (rows.empty()) {
           rows.push_back({.heads = heads, .loss = 0.0, .fitted = {}, .costs = {}});
         } else if (std::optional<HeadsRow> row = measured(conversions, heads, layer)) {
@@ -224,6 +262,9 @@ void HeadsTable::measure() {
       save_rows(rows, file);
     }
     rows_.push_back(load_rows(file));
+    for (HeadsRow& row : rows_.back()) {
+      row.gives_keys = row.heads.heads > 0 && may_change(source().model, layer);
+    }
     progress.update(layer + 1);
   }
 }
@@ -246,7 +287,7 @@ std::optional<HeadsRow> HeadsTable::measured(LayerConversion& conversions, const
   conversions.convert(*model, layer, errors);
   HeadsRow row{.heads = heads, .loss = 0.0, .fitted = {}, .costs = {}};
   for (const nn::Parameter& parameter : model->parameters().stored()) {
-    if (parameter.name.starts_with(fmt::format("layer{}.attention.", layer))) {
+    if (!heads.shares && parameter.name.starts_with(fmt::format("layer{}.attention.", layer))) {
       row.fitted[parameter.name] = parameter.tensor.detach().contiguous();
     }
   }
@@ -255,6 +296,15 @@ std::optional<HeadsRow> HeadsTable::measured(LayerConversion& conversions, const
 }
 
 double HeadsTable::cost(const std::string& name, const config::ModelOptions& layer, double step_seconds) const {
+  if (layer.attention.share_kv > 0 && name != "step_time") {  // what a second layer adds
+    config::ModelOptions own = layer;
+    own.attention.share_kv = 0;
+    config::ModelOptions pair = own;
+    pair.n_layers = 2;
+    pair.layers = {{.repeat = 1, .attention = {}, .mlp = {}},
+                   {.repeat = 1, .attention = {{"share_kv", "1"}}, .mlp = {}}};
+    return cost(name, pair, step_seconds) - cost(name, own, step_seconds);
+  }
   if (name == "macs") {
     return static_cast<double>(cost::executed_cost(layer, 1).attention_macs);
   }

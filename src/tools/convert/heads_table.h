@@ -23,8 +23,9 @@ namespace headroom::convert {
 struct HeadsRow {
   Heads heads;
   double loss = 0.0;                         // nats that the layer adds on held-out tokens; not below 0
-  std::map<std::string, at::Tensor> fitted;  // the layer's parameters after a short fit; read-only
+  std::map<std::string, at::Tensor> fitted;  // the layer's parameters after a short fit; read-only. Empty if it shares
   std::vector<double> costs;                 // see HeadsTable::cost_names()
+  bool gives_keys = false;                   // the next layer may share keys and values
 };
 using RowOfLayer = std::vector<std::size_t>;  // the row of each layer
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -28,12 +29,37 @@ std::string mlp_of(std::int64_t layer) {
   return fmt::format("layer{}.ffn", layer);
 }
 
+// The first layer whose activations are needed for `layer` or a later one.
+std::int64_t first_needed(const std::vector<std::int64_t>& owners, std::int64_t layer) {
+  std::int64_t first = layer;
+  for (std::size_t later = static_cast<std::size_t>(layer); later < owners.size(); ++later) {
+    first = owners[later] < 0 ? first : std::min(first, owners[later]);
+  }
+  return first;
+}
+
+// The reciprocal of the root mean square of outputs; 1 if all are 0.
+double weight_of(const at::Tensor& y) {
+  const double size = y.square().mean().sqrt().item<double>();
+  return size > 0.0 ? 1.0 / size : 1.0;
+}
+
 LayerError logged(const std::string& place, const FitErrors& errors) {
   log_info("{}: error {:.4f} in closed form, {:.4f} fitted", place, errors.start, errors.fitted);
   return {.layer = place, .start = errors.start, .fitted = errors.fitted};
 }
 
 }  // namespace
+
+std::vector<std::int64_t> sharing(const std::vector<std::int64_t>& owners, std::int64_t layer) {
+  std::vector<std::int64_t> layers;
+  for (std::size_t other = 0; other < owners.size(); ++other) {
+    if (owners[other] >= 0 && owners[other] == owners[static_cast<std::size_t>(layer)]) {
+      layers.push_back(static_cast<std::int64_t>(other));
+    }
+  }
+  return layers;
+}
 
 void copy_rest(const models::Model& source, const models::Model& target) {
   const at::NoGradGuard guard;
@@ -77,9 +103,27 @@ const LayerActivations& LayerConversion::collected(std::optional<LayerActivation
   return *value;
 }
 
+const LayerConversion::Attended& LayerConversion::attended(std::int64_t layer) {
+  const auto found = attended_.find(layer);
+  if (found != attended_.end()) {
+    return found->second;
+  }
+  fit_.go_to(layer);
+  held_out_.go_to(layer);
+  return attended_.emplace(layer, Attended{collect_attention(fit_), collect_attention(held_out_)}).first->second;
+}
+
 bool LayerConversion::convert(const models::Model& target, std::int64_t layer, std::vector<LayerError>& errors) {
   if (now_.layer != layer) {
     now_ = {.layer = layer};
+  }
+  const std::vector<std::int64_t> owners = target.options().key_owners(source_.options().n_layers);
+  const std::vector<std::int64_t> group = sharing(owners, layer);
+  const std::int64_t needed = several_ ? layer - 1 : first_needed(owners, layer);
+  std::erase_if(attended_, [&](const auto& of) { return of.first < needed; });
+  const bool shares = group.size() > 1 && group != sharing(source_.options().key_owners(owners.size()), layer);
+  for (std::size_t i = 0; shares && i < group.size() && group[i] <= layer; ++i) {
+    attended(group[i]);
   }
   const config::ModelOptions from = source_.options().of_layer(layer), to = target.options().of_layer(layer);
   const auto sums = [&] {
@@ -112,8 +156,13 @@ bool LayerConversion::convert(const models::Model& target, std::int64_t layer, s
                                                                     .target = target.parameters(),
                                                                     .place = mlp_of(layer),
                                                                     .inputs = inputs});
-  if (request_.fit_steps > 0 && !same_attention && has_heads) {
-    errors.push_back(fit_attention(target));
+  const bool last = !shares || group.back() == layer;
+  const std::vector<std::int64_t> together = shares ? group : std::vector<std::int64_t>{layer};
+  if (shares ? last : has_heads && to.attention.kv_heads() < from.attention.kv_heads()) {
+    start_group(target, together);
+  }
+  if (request_.fit_steps > 0 && last && (shares || (!same_attention && has_heads))) {
+    errors.push_back(fit_attention(target, together));
   }
   if (request_.fit_steps > 0 && !same_mlp) {
     errors.push_back(fit_mlp(target));
@@ -146,13 +195,64 @@ nn::Attention attention_of(const models::Model& model, std::int64_t layer, std::
   });
 }
 
-LayerError LayerConversion::fit_attention(const models::Model& target) {
+// Starts heads that share keys, of one layer or of several, if the source has such heads with keys of their own.
+void LayerConversion::start_group(const models::Model& target, const std::vector<std::int64_t>& layers) {
+  std::vector<SharingLayer> group;
+  const config::AttentionOptions owner = target.options().of_layer(layers.front()).attention;
+  for (const std::int64_t layer : layers) {
+    const config::AttentionOptions from = source_.options().of_layer(layer).attention,
+                                   to = target.options().of_layer(layer).attention;
+    if (!can_share(from) || !can_share(to) || to.n_heads != from.n_heads || from.n_heads != owner.n_heads ||
+        to.d_head != from.d_head) {
+      return;
+    }
+    const LayerActivations& values = attended(layer).fit;
+    group.push_back(
+        {.place = attention_name(layer), .source = values.source.flatten(0, 1), .weight = weight_of(values.y)});
+  }
+  start_shared(group, owner, source_.parameters(), target.parameters());
+}
+
+// `layers`: one, or those that share the keys of the first one. These are fitted as one layer: activations are side by
+// side, and each output counts relative to its square.
+LayerError LayerConversion::fit_attention(const models::Model& target, const std::vector<std::int64_t>& layers) {
   std::vector<at::Tensor> parameters;
-  const nn::Attention attention = attention_of(target, now_.layer, parameters);
-  const auto output = [&](const LayerActivations& a) { return attention({.x = a.x, .source = a.source}, {}); };
-  return logged(attention_name(now_.layer),
-                fit(output, parameters, collected(now_.attention, fit_, collect_attention),
-                    collected(now_.held_out_attention, held_out_, collect_attention), options_for(kAttentionRate)));
+  std::vector<nn::Attention> parts;
+  std::vector<double> scale;
+  for (const std::int64_t layer : layers) {
+    parts.push_back(attention_of(target, layer, parameters));
+    scale.push_back(layers.size() == 1 ? 1.0 : weight_of(attended(layer).fit.y));
+  }
+  const auto joined = [&](LayerActivations Attended::*part) {
+    if (layers.size() == 1) {
+      return attended(layers.front()).*part;
+    }
+    std::vector<at::Tensor> x, source, y;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const LayerActivations& own = attended(layers[i]).*part;
+      x.push_back(own.x);
+      source.push_back(own.source);
+      y.push_back(own.y * scale[i]);
+    }
+    return LayerActivations{at::cat(x, 2), at::cat(source, 2), at::cat(y, 2)};
+  };
+  const auto output = [&](const LayerActivations& a) {
+    if (parts.size() == 1) {
+      return parts[0]({.x = a.x, .source = a.source}, {});
+    }
+    std::vector<ops::SequenceKeys> keys;
+    std::vector<at::Tensor> outputs;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::int64_t d = target.options().d_model, first = static_cast<std::int64_t>(i) * d;
+      outputs.push_back(
+          scale[i] *
+          parts[i]({.x = a.x.narrow(2, first, d), .source = a.source.narrow(2, first, d), .shared_keys = &keys}, {}));
+    }
+    return at::cat(outputs, 2);
+  };
+  return logged(
+      fmt::format("layer{}.attention", fmt::join(layers, "+")),
+      fit(output, parameters, joined(&Attended::fit), joined(&Attended::held_out), options_for(kAttentionRate)));
 }
 
 LayerError LayerConversion::fit_mlp(const models::Model& target) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ bool changes_attention(const config::ModelOptions& from, const config::ModelOpti
 
 // Whether the request asks for the conversion of this layer.
 bool wants(const ConvertRequest& request, std::int64_t layer);
+
+// The layers that share keys with `layer`, from the owner. `owners`: ModelOptions::key_owners().
+std::vector<std::int64_t> sharing(const std::vector<std::int64_t>& owners, std::int64_t layer);
 
 // Returns the source's config where each layer that the request asks for has the attention of the target's layer, and
 // its MLP if splits_mlp(). Settings of positions, biases and norms stay as they are, because the weights that are kept
@@ -52,7 +56,8 @@ class LayerConversion {
                   bool several = false);
 
   // Converts a layer of `target`, which is freshly initialised: its attention and its MLP as far as their options
-  // differ from the source's, in closed form, then by fit_steps steps of fitting. Call it for layers in ascending
+  // differ from the source's, in closed form, then by fit_steps steps of fitting. Layers that share keys are fitted
+  // together with the owner of the keys, when the last of them is converted. Call it for layers in ascending
   // order; several targets of one layer use the same activations. Returns whether the layer computes
   // the same as the source's. If it does not and is fitted, its errors are appended to `errors`.
   bool convert(const models::Model& target, std::int64_t layer, std::vector<LayerError>& errors);
@@ -63,12 +68,19 @@ class LayerConversion {
     std::int64_t layer = -1;
     std::optional<HeadSums> sums;
     at::Tensor covariance;
-    std::optional<LayerActivations> attention, held_out_attention, mlp, held_out_mlp;
+    std::optional<LayerActivations> mlp, held_out_mlp;
+  };
+  // Of one layer's attention, on the tokens of the fit and on the held-out ones.
+  struct Attended {
+    LayerActivations fit, held_out;
   };
   LayerWalk& at_layer(LayerWalk& walk) const;
   const LayerActivations& collected(std::optional<LayerActivations>& value, LayerWalk& walk,
                                     LayerActivations (*collect)(LayerWalk&)) const;
-  LayerError fit_attention(const models::Model& target);
+  // The activations of a layer's attention, collected when they are first needed: before those of later layers.
+  const Attended& attended(std::int64_t layer);
+  void start_group(const models::Model& target, const std::vector<std::int64_t>& layers);
+  LayerError fit_attention(const models::Model& target, const std::vector<std::int64_t>& layers);
   LayerError fit_mlp(const models::Model& target);
   FitOptions options_for(double rate) const;
 
@@ -78,6 +90,7 @@ class LayerConversion {
   bool several_;
   LayerWalk fit_, held_out_;
   Collected now_;
+  std::map<std::int64_t, Attended> attended_;  // by layer; those that layers which share keys may need are kept
 };
 
 }  // namespace headroom::convert

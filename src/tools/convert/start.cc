@@ -60,10 +60,10 @@ class Layer {
     if (!takes_heads()) {
       return false;
     }
-    if (same_keys && !has_bank()) {
+    if ((same_keys || (same_heads && to_.share_kv > 0)) && !has_bank()) {
       start_keys(all_heads());
       scale_outputs();
-      return exact && to_.score == from_.score && to_.projection == "dense";
+      return exact && to_.score == from_.score && to_.projection == "dense" && to_.share_kv == 0;
     }
     if (same_heads && !has_bank()) {
       share_keys();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "activations.h"
 #include "headroom/config/attention_options.h"
@@ -43,6 +44,24 @@ struct StartRequest {
 //
 // Wider heads: queries get new columns, keys get 0 there, and both are scaled so that the scores stay.
 bool start_layer(const StartRequest& request);
+
+// A layer whose heads share keys and values, in the source; the first layer of several owns them.
+struct SharingLayer {
+  std::string place;    // "layer3.attention"
+  at::Tensor source;    // the source tokens, [N, d]
+  double weight = 1.0;  // of the output
+};
+
+// Whether start_shared() can start the layer: its heads have nothing but their matrices, and scores of rotated or plain
+// channels.
+bool can_share(const config::AttentionOptions& options);
+
+// Writes starting values of layers whose heads share keys and values, with as many heads of the same width as in the
+// source. `owner`: options of the first layer in the target. The tokens of all layers are predicted from those of the
+// owner by ridge regression, the heads of other layers are assigned to the keys of the owner that resemble theirs most,
+// and keys and values are then the best ones for all heads that share them (share_rotated, share_plain, low_rank).
+void start_shared(const std::vector<SharingLayer>& layers, const config::AttentionOptions& owner,
+                  const nn::Parameters& source, const nn::Parameters& target);
 
 // The starting values of an expert MLP whose experts are made of the hidden units of a dense or gated MLP, after
 // MoEfication (Zhang et al. 2022): units that are active together form an expert, and the router predicts how much an

@@ -194,12 +194,6 @@ void check_source(const ConvertRequest& request, const config::ModelOptions& mod
       user_error("convert: {}: model.n_groups is {}; expected 0, layers with their own parameters", *name,
                  options->n_groups);
     }
-    for (const auto& [layer, count] : options->kinds_of_layers(options->n_layers)) {
-      if (layer.attention.share_kv > 0) {
-        user_error("convert: {}: model.attention.share_kv is {}; expected 0, layers with their own keys and values",
-                   *name, layer.attention.share_kv);
-      }
-    }
   }
   if (model.norm_position == config::NormPosition::peri) {
     user_error("convert: {}: model.norm_position is peri; expected pre or post", request.source);
@@ -251,6 +245,25 @@ config::Config with_layers(config::Config config, const std::vector<config::Mode
   return config;
 }
 
+namespace {
+
+// Keys and values that layers of the source share are no layer's own to change.
+void check_shared(const ConvertRequest& request, const config::ModelOptions& from, const config::ModelOptions& to) {
+  const std::vector<std::int64_t> before = from.key_owners(from.n_layers), after = to.key_owners(from.n_layers);
+  for (std::int64_t layer = 0; layer < from.n_layers; ++layer) {
+    const std::vector<std::int64_t> group = sharing(before, layer);
+    if (group.size() > 1 &&
+        (changes_attention(from.of_layer(layer), to.of_layer(layer)) || sharing(after, layer) != group)) {
+      user_error(
+          "convert: {}: layer {} shares keys and values with others; layers that share them already must stay as "
+          "they are",
+          request.source, layer);
+    }
+  }
+}
+
+}  // namespace
+
 config::Config result_config(const ConvertRequest& request, const config::Config& source,
                              std::vector<std::string>& notes) {
   const config::ModelOptions &from = source.model, &to = request.target.model;
@@ -284,6 +297,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   }
   result = with_layers(std::move(result), layers);
   config::check(result, request.to);
+  check_shared(request, from, result.model);
   return result;
 }
 

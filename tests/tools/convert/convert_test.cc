@@ -12,6 +12,7 @@
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
 #include "tools/convert/fit.h"
+#include "tools/convert/start.h"
 
 namespace headroom::convert {
 namespace {
@@ -325,6 +326,100 @@ TEST_F(ConvertTest, LayersMayDiffer) {
   }
 }
 
+TEST_F(ConvertTest, LayersMayShareKeys) {
+  config::Config source = dense();
+  source.model.n_layers = 3;
+  train(source);
+  const auto shared = [&](const char* keys) {
+    ConvertRequest r = request([&](Attention& a) { a.n_kv_heads = 2; });
+    r.target.model.n_layers = 3;
+    r.target.model.layers = {{.repeat = 2, .attention = {}, .mlp = {}},
+                             {.repeat = 1, .attention = {{"share_kv", keys}}, .mlp = {}}};
+    return r;
+  };
+  const Conversion made = convert(shared("1"));
+  ASSERT_EQ(made.layers.size(), 2U);
+  EXPECT_EQ(made.layers[1].layer, "layer1+2.attention");
+  EXPECT_LT(made.layers[1].start, 0.9) << "both layers start from their own heads";
+  EXPECT_LE(made.layers[1].fitted, made.layers[1].start);
+  EXPECT_LT(made.loss_after, made.loss_before + 1.0);
+  const std::string bytes = read_text_file(folder_ / "converted.safetensors");
+  EXPECT_FALSE(
+      store::read_checkpoint(folder_ / "converted.safetensors").tensors.contains("model.layer2.attention.w_k"));
+  convert(shared("1"));
+  EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), bytes);
+  // The result is a source whose sharing layers stay; other layers may change.
+  ConvertRequest again = shared("1");
+  again.source = (folder_ / "shared.safetensors").string();
+  fs::rename(folder_ / "converted.safetensors", again.source);
+  const at::Tensor expected = logits(again.source);
+  EXPECT_TRUE(convert(again).exact);
+  EXPECT_TRUE(logits(again.out.string()).equal(expected));
+  again.target.model.layers = {{.repeat = 1, .attention = {{"n_kv_heads", "1"}}, .mlp = {}},
+                               {.repeat = 1, .attention = {}, .mlp = {}},
+                               {.repeat = 1, .attention = {{"share_kv", "1"}}, .mlp = {}}};
+  EXPECT_EQ(convert(again).layers.size(), 1U);
+  fs::remove(again.out);
+  again.target.model.layers.back().attention["share_kv"] = "0";
+  expect_refused(again, "shares keys and values");
+}
+
+at::Tensor random_tensor(at::IntArrayRef sizes, std::uint64_t seed) {
+  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble);
+}
+
+// Rotates channels (i, i + c/2) of [n, H, c] by an angle per pair.
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& angles) {
+  const std::int64_t half = x.size(2) / 2;
+  const at::Tensor a = x.narrow(2, 0, half), b = x.narrow(2, half, half), c = angles.cos(), s = angles.sin();
+  return at::cat({a * c - b * s, a * s + b * c}, 2);
+}
+
+// The second layer reads the tokens of the first through a matrix. Its heads, in another order, have keys that are
+// those of the first layer turned and scaled, and the values of the first.
+TEST(SharedStartTest, HeadsThatCanShareKeysKeepTheirScoresAndOutputs) {
+  const std::int64_t n = 200, d = 8, heads = 4, e = 4;
+  const at::Tensor x = random_tensor({n, d}, 1), map = random_tensor({d, d}, 2), order = at::tensor({2, 0, 3, 1});
+  const at::Tensor inverse = at::linalg_inv(map), angles = random_tensor({heads, e / 2}, 3);
+  const auto reads = [&](const at::Tensor& w) {
+    return at::einsum("cd,dhe->che", {inverse, w}).index_select(1, order);
+  };
+  nn::Parameters source, target;
+  const auto add = [&](const std::string& name, const at::Tensor& value) {
+    source.add(name, value);
+    target.add(name, at::zeros_like(value));
+  };
+  const at::Tensor k = random_tensor({d, heads, e}, 4), v = random_tensor({d, heads, e}, 5);
+  add("0.w_q", random_tensor({d, heads, e}, 6));
+  add("1.w_q", random_tensor({d, heads, e}, 7));
+  add("0.w_k", k);
+  add("0.w_v", v);
+  source.add("1.w_k", reads(rotated(k, angles) * 0.5));
+  source.add("1.w_v", reads(v));
+  add("0.w_o", random_tensor({heads, e, d}, 8));
+  add("1.w_o", random_tensor({heads, e, d}, 9));
+  config::AttentionOptions options;
+  options.n_heads = heads;
+  options.d_head = e;
+  options.position = "rope";
+  const at::Tensor second = at::mm(x, map);
+  start_shared({{.place = "0", .source = x}, {.place = "1", .source = second}}, options, source, target);
+  // Each head's scores and outputs, and their sum over heads, which may change places.
+  const at::Tensor positions = random_tensor({e / 2}, 10);
+  const auto result = [&](const nn::Parameters& of, const std::string& layer, const std::string& keys,
+                          const at::Tensor& own, const at::Tensor& read) {
+    const at::Tensor q = rotated(at::einsum("nd,dhc->nhc", {own, of.at(layer + ".w_q")}), positions);
+    const at::Tensor scores = at::einsum("ihc,jhc->hij", {q, at::einsum("nd,dhc->nhc", {read, of.at(keys + ".w_k")})});
+    const at::Tensor values = at::einsum("nd,dhc,hcf->hnf", {read, of.at(keys + ".w_v"), of.at(layer + ".w_o")});
+    return at::matmul(scores, values).sum(0);
+  };
+  const auto expect_close = [](const at::Tensor& is, const at::Tensor& wanted) {
+    EXPECT_LT(((is - wanted).norm() / wanted.norm()).item<double>(), 0.02);
+  };
+  expect_close(result(target, "0", "0", x, x), result(source, "0", "0", x, x));
+  expect_close(result(target, "1", "0", second, x), result(source, "1", "1", second, second));
+}
+
 // With all heads and the full rank, nothing limits the closed form but the ridge, and it is the least-squares solution.
 TEST(ValueFitTest, IsTheLeastSquaresSolutionWithoutALimit) {
   const std::int64_t n = 400, heads = 2, d = 5;
@@ -363,17 +458,6 @@ TEST(ValueFitTest, ChoosesTheHeadsThatMatter) {
   EXPECT_EQ(choose_heads(sums, 2, d, false).heads, (std::vector<std::int64_t>{0, 2}));
   EXPECT_EQ(choose_heads(sums, 3, d, false).heads.size(), 3U);
   EXPECT_LT(choose_heads(sums, 2, d, false).error, 1e-4);
-}
-
-at::Tensor random_tensor(at::IntArrayRef sizes, std::uint64_t seed) {
-  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble);
-}
-
-// Rotates channels (i, i + c/2) of [n, H, c] by an angle per pair.
-at::Tensor rotated(const at::Tensor& x, const at::Tensor& angles) {
-  const std::int64_t half = x.size(2) / 2;
-  const at::Tensor a = x.narrow(2, 0, half), b = x.narrow(2, half, half), c = angles.cos(), s = angles.sin();
-  return at::cat({a * c - b * s, a * s + b * c}, 2);
 }
 
 TEST(SharedKeysTest, HeadsWhoseKeysAreOneKeyTurnedAndScaledKeepTheirScores) {

@@ -17,16 +17,16 @@ namespace {
 
 using Chosen = std::vector<std::size_t>;
 
-double sum_of(const std::vector<LayerValues>& options, const Chosen& chosen, std::size_t value) {
+double sum_of(const std::vector<LayerOptions>& options, const Chosen& chosen, std::size_t value) {
   double sum = 0.0;
   for (std::size_t layer = 0; layer < options.size(); ++layer) {
-    sum += options[layer][chosen[layer]][value];
+    sum += options[layer][chosen[layer]].values[value];
   }
   return sum;
 }
 
 // Calls visit() with each choice.
-void for_each_choice(const std::vector<LayerValues>& options, const std::function<void(const Chosen&)>& visit) {
+void for_each_choice(const std::vector<LayerOptions>& options, const std::function<void(const Chosen&)>& visit) {
   Chosen chosen(options.size(), 0);
   for (bool more = true; more;) {
     visit(chosen);
@@ -38,16 +38,30 @@ void for_each_choice(const std::vector<LayerValues>& options, const std::functio
   }
 }
 
-// Six layers of five options with random values, the first of any sign; limits from impossible to loose.
+// Option 4 takes keys of the layer below, unless that has option 3.
+bool has_keys(const Chosen& chosen) {
+  for (std::size_t layer = 0; layer < chosen.size(); ++layer) {
+    if (chosen[layer] == 4 && (layer == 0 || chosen[layer - 1] == 3)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Six layers of five options with random values, the first of any sign; limits from impossible to loose. The fifth
+// option takes keys, and the fourth gives none.
 TEST(AllocateTest, FindsWhatTryingAllChoicesFinds) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> uniform(0.0, 1.0);
   int met = 0;
   for (int round = 0; round < 40; ++round) {
     const std::size_t n = 2 + static_cast<std::size_t>(round % 2);
-    std::vector<LayerValues> options(6, LayerValues(5, std::vector<double>(n)));
-    for (LayerValues& layer : options) {
-      for (std::vector<double>& values : layer) {
+    std::vector<LayerOptions> options(
+        6, LayerOptions(5, LayerOption{.values = std::vector<double>(n), .gives_keys = true}));
+    for (LayerOptions& layer : options) {
+      layer[3].gives_keys = false;
+      layer[4].takes_keys = true;
+      for (auto& [values, takes, gives] : layer) {
         values[0] = uniform(random) - 0.2;
         for (std::size_t i = 1; i < n; ++i) {
           values[i] = std::floor(8.0 * uniform(random));
@@ -59,7 +73,7 @@ TEST(AllocateTest, FindsWhatTryingAllChoicesFinds) {
     limits[0] = minimise == 0 ? std::numeric_limits<double>::infinity() : 2.0 * uniform(random);
     double least = std::numeric_limits<double>::infinity();
     for_each_choice(options, [&](const Chosen& chosen) {
-      bool fits = true;
+      bool fits = has_keys(chosen);
       for (std::size_t i = 0; i < n; ++i) {
         fits = fits && sum_of(options, chosen, i) <= limits[i];
       }
@@ -69,6 +83,7 @@ TEST(AllocateTest, FindsWhatTryingAllChoicesFinds) {
     ASSERT_EQ(found.has_value(), std::isfinite(least)) << round;
     if (found) {
       ++met;
+      EXPECT_TRUE(has_keys(*found)) << round;
       EXPECT_NEAR(sum_of(options, *found, minimise), least, 1e-12) << round;
       for (std::size_t i = 0; i < n; ++i) {
         EXPECT_LE(sum_of(options, *found, i), limits[i]) << round;
@@ -141,6 +156,38 @@ TEST_F(HeadsTest, StayWithinEachBudget) {
   const std::string bytes = read_text_file(folder_ / "converted.safetensors");
   choose_heads_by_layer(budget("kv_cache=0.25,macs=0.9"));
   EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), bytes);
+}
+
+// The second layer adds nothing, so half of the costs are spent on the first one.
+TEST_F(HeadsTest, ALayerWhoseHeadsAreZeroGetsNone) {
+  train(dense());
+  store::Checkpoint source = store::read_checkpoint(store::find_checkpoint((folder_ / "dense").string()));
+  at::Tensor& output = source.tensors.at("model.layer1.attention.w_o");
+  output = at::zeros_like(output);
+  HeadsRequest half = budget("macs=0.5");
+  half.convert.source = (folder_ / "zero.safetensors").string();
+  store::save_checkpoint(source, half.convert.source);
+  const HeadsResult result = choose_heads_by_layer(half);
+  EXPECT_EQ(result.chosen.layers[0].heads, (Heads{.heads = 4, .kv_heads = 4}));
+  EXPECT_EQ(result.chosen.layers[1].heads, Heads{});
+  EXPECT_EQ(result.conversion.loss_after, result.conversion.loss_before);
+  EXPECT_EQ(written().model.of_layer(1).attention.n_heads, 0);
+}
+
+// Only shared keys store as little as this without losing a layer or most keys.
+TEST_F(HeadsTest, LayersShareKeysWithinABudgetOfTheCache) {
+  config::Config source = dense();
+  source.model.attention.n_heads = 1;
+  source.model.attention.d_head = 24;
+  train(source);
+  HeadsRequest half = budget("kv_cache=0.5");
+  half.convert.target = source;
+  const HeadsResult result = choose_heads_by_layer(half);
+  EXPECT_EQ(result.chosen.layers[1].heads, (Heads{.heads = 1, .kv_heads = 0, .experts = 0, .shares = true}));
+  EXPECT_EQ(cost::decoding_cache_elements(written().model) * 2, cost::decoding_cache_elements(source.model));
+  EXPECT_EQ(to_json(result)["layers"][1]["shared_with"], 0);
+  EXPECT_HAS(to_text(result), "of layer 0");
+  EXPECT_LT(result.conversion.loss_after, result.conversion.loss_before + 1.0);
 }
 
 TEST_F(HeadsTest, LossesAreLimitedToo) {
