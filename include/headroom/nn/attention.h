@@ -43,6 +43,11 @@ struct AttentionInput {
   // options.share_kv uses them, with caches in which their layer has stored this call's tokens; other layers replace
   // them by their own. Null: nobody shares.
   std::vector<ops::SequenceKeys>* shared_keys = nullptr;
+
+  // Returns the shared keys of one cache; null if nobody shares.
+  ops::SequenceKeys* shared_entry(std::int64_t row) const {
+    return shared_keys == nullptr ? nullptr : &shared_keys->at(static_cast<std::size_t>(row));
+  }
 };
 
 class Attention {
@@ -86,6 +91,8 @@ class Attention {
   // `before`: position of the first query within the keys; not used with caches.
   void normalise_and_rotate(Heads& heads, const c10::SymInt& before, std::span<AttentionCache* const> caches,
                             const Context& context) const;
+  // Multiplies head outputs [B, H, T, w] by the gates, after removing the query's own value from them if so configured.
+  at::Tensor gated(at::Tensor o, Heads& heads, const AttentionInput& input, const Context& context) const;
   // The three functions below return head outputs [B, H, T, w].
   at::Tensor attend(const Queries& queries, KeysValues tokens, const Context& context) const;
   std::pair<at::Tensor, at::Tensor> shared_of_row(const AttentionInput& input, std::int64_t row) const;

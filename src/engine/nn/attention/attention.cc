@@ -1,12 +1,8 @@
 #include "headroom/nn/attention.h"
 
 #include <algorithm>
-#include <iterator>
-#include <tuple>
 
 #include "engine/nn/linear.h"
-#include "engine/ops/many_rows.h"
-#include "engine/ops/views.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
@@ -43,10 +39,6 @@ void check_recurrence(const config::AttentionOptions& o, const AttentionPlace& p
         "state needs tokens in order",
         o.score.name());
   }
-}
-
-ops::SequenceKeys* shared_entry(const AttentionInput& input, std::int64_t row) {
-  return input.shared_keys == nullptr ? nullptr : &input.shared_keys->at(static_cast<std::size_t>(row));
 }
 
 void observe_heads(Heads& heads, const Context& context) {
@@ -202,42 +194,6 @@ void Attention::read_source(const at::Tensor& source, const std::optional<at::Te
   cache.valid_source() = valid;
 }
 
-Attention::KeysValues Attention::cached_source(AttentionCache& cache) {
-  const std::vector<at::Tensor>& cached = cache.source();
-  if (cached.empty()) {
-    fail("attention: cross-attention decodes after read_source(), but the cache holds no source");
-  }
-  return {.keys = {cached.begin(), cached.end() - 2},
-          .v = cached[cached.size() - 2],
-          .factors = cached.back(),
-          .features = {},
-          .score_features = {}};
-}
-
-Attention::KeysValues Attention::append_to_cache(KeysValues tokens, AttentionCache& cache, ScoreCall& call) const {
-  if (!place_.causal) {
-    fail("attention: decoding needs a causal layer");
-  }
-  const std::int64_t n = tokens.keys[0].size(2);
-  if (options_.score->has_state() && place_.memory_length == 0) {
-    call.first_position = call.first_index = cache.next_position();
-    call.state = &cache.state();
-    cache.advance(n);
-    return tokens;
-  }
-  if (!shares()) {
-    const std::vector<at::Tensor*> tensors = tokens.tensors();
-    std::vector<at::Tensor> all = transformed(tensors, [&](const at::Tensor* tensor) { return *tensor; });
-    all = cache.append(all);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      *tensors[i] = all[i];
-    }
-  }
-  call.first_position = cache.next_position() - tokens.keys[0].size(2);
-  call.first_index = cache.first_index() + cache.size() - tokens.keys[0].size(2);
-  return tokens;
-}
-
 ops::AttentionInputs Attention::operator_inputs(const Queries& queries, const Heads& operands, const KeysValues& tokens,
                                                 const Context& context) const {
   ops::AttentionInputs in{.q = operands.q, .k = operands.keys[0], .v = operands.v};
@@ -278,94 +234,25 @@ at::Tensor Attention::attend(const Queries& queries, KeysValues tokens, const Co
   return projection_->results(o, operands, context);
 }
 
-// Returns the shared keys and values of one cache.
-std::pair<at::Tensor, at::Tensor> Attention::shared_of_row(const AttentionInput& input, std::int64_t row) const {
-  if (input.x.size(1) == 1) {  // the layer that appended the token may have passed a full window in another order
-    const std::vector<at::Tensor> all = input.caches[static_cast<std::size_t>(row)]->ordered();
-    return {all[0], all[1]};
+at::Tensor Attention::gated(at::Tensor o, Heads& heads, const AttentionInput& input, const Context& context) const {
+  if (const at::Tensor gate = score_->gate(o, input.x, context); gate.defined()) {
+    heads.gate = heads.gate.defined() ? heads.gate * gate : gate;
   }
-  const ops::SequenceKeys& shared = *shared_entry(input, row);
-  return {shared.k, shared.v};
-}
-
-at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const {
-  std::vector<at::Tensor> rows;
-  for (std::int64_t row = 0; row < input.x.size(0); ++row) {
-    const auto part = [&](const at::Tensor& t) { return input.x.size(0) == 1 ? t : ops::narrowed(t, 0, row, 1); };
-    AttentionCache& cache = *input.caches[static_cast<std::size_t>(row)];
-    const Queries queries{.x = part(input.x),
-                          .q = part(heads.q),
-                          .valid_keys = place_.cross ? cache.valid_source() : std::nullopt,
-                          .valid_queries = {},
-                          .key_bias = {},
-                          .cache = &cache,
-                          .shared_keys = shared_entry(input, row)};
-    if (place_.cross) {
-      rows.push_back(attend(queries, cached_source(cache), context));
-      continue;
-    }
-    if (const at::Tensor& offsets = input.caches[0]->offsets(); offsets.defined()) {
-      cache.offsets() = offsets;  // shared by all caches
-    }
-    Heads own;
-    if (shares()) {
-      own.keys.resize(1);
-      std::tie(own.keys[0], own.v) = shared_of_row(input, row);
-    } else {
-      std::transform(heads.keys.begin(), heads.keys.end(), std::back_inserter(own.keys), part);
-      own.v = heads.v.defined() ? part(heads.v) : at::Tensor();
-    }
-    rows.push_back(attend(queries, keys_values(own, queries.x, context), context));
+  const bool exclusive = options_.of<config::OutputGateOptions>().exclusive;
+  if (heads.gate.defined()) {
+    context.show("gate", [&] { return heads.gate; });
   }
-  return rows.size() == 1 ? rows[0] : at::cat(rows);
-}
-
-bool Attention::can_batch_rows(const Heads& heads, const Context& context) const {
-  return heads.q.size(2) == 1 && !ops::ManyRows::active() && (place_.cross || place_.causal) &&
-         score_->supports_sequences() && (composition_ == nullptr || composition_->supports_sequences()) &&
-         !projection_->expands() && !pair_values(context) && position_->supports_sequences();
-}
-
-at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& heads, const Context& context) const {
-  ops::AttentionInputs in{.q = heads.q};
-  in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = {}};
-  std::size_t longest_row = 0;
-  at::Tensor offsets;  // shared by all caches
-  for (std::size_t row = 0; row < input.caches.size(); ++row) {
-    AttentionCache& cache = *input.caches[row];
-    if (place_.cross) {
-      const KeysValues source = cached_source(cache);
-      in.sequences.push_back({source.keys[0], source.v, 0, source.keys[0].size(2), cache.valid_source()});
-    } else if (shares()) {
-      ops::SequenceKeys all = (*input.shared_keys)[row];
-      if (place_.window > 0 && place_.window < all.size) {  // the last keys, so their order matters
-        std::tie(all.k, all.v) = shared_of_row(input, static_cast<std::int64_t>(row));
-        all.begin = 0;
-      }
-      in.sequences.push_back(std::move(all));
-    } else {
-      const AttentionCache::Visible visible = cache.append_row({heads.keys[0], heads.v}, static_cast<std::int64_t>(row),
-                                                               !position_->depends_on_key_order());
-      in.sequences.push_back({visible.tensors[0], visible.tensors[1], visible.begin, visible.size});
-    }
-    longest_row = in.sequences[row].size > in.sequences[longest_row].size ? row : longest_row;
-    offsets = offsets.defined() ? offsets : cache.offsets();
+  if (exclusive || heads.gate.defined()) {
+    o = context.observe("value_sum", std::move(o));
   }
-  if (input.shared_keys != nullptr && !shares()) {
-    *input.shared_keys = in.sequences;
+  if (exclusive) {
+    const c10::SymInt t = input.x.sym_size(1);
+    o = exclude_own_values(o, heads.v.narrow_symint(2, heads.v.sym_size(2) - t, t), context);
   }
-  const ops::SequenceKeys& longest = in.sequences[longest_row];
-  in.k = ops::narrowed(longest.k, 2, longest.begin, longest.size);
-  in.v = ops::narrowed(longest.v, 2, longest.begin, longest.size);
-  input.caches[longest_row]->offsets() = offsets;
-  position_->add_to(in, {}, input.caches[longest_row], context);
-  for (AttentionCache* cache : input.caches) {
-    cache->offsets() = input.caches[longest_row]->offsets();
+  if (heads.gate.defined()) {
+    o = o * heads.gate;
   }
-  if (composition_ != nullptr) {
-    in.difference = composition_->maps(input.x, {}, context).difference;
-  }
-  return (*score_)(std::move(in), {}, context);
+  return o;
 }
 
 at::Tensor Attention::operator()(const AttentionInput& input, const Context& context) const {
@@ -406,29 +293,12 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
                                    .valid_queries = input.valid_queries,
                                    .key_bias = heads.key_bias,
                                    .cache = nullptr,
-                                   .shared_keys = shared_entry(input, 0)},
+                                   .shared_keys = input.shared_entry(0)},
                                   keys_values(heads, source, context), context);
   if (composition_ != nullptr) {
     o = composition_->results(o, context);
   }
-  if (const at::Tensor gate = score_->gate(o, input.x, context); gate.defined()) {
-    heads.gate = heads.gate.defined() ? heads.gate * gate : gate;
-  }
-  const bool exclusive = options_.of<config::OutputGateOptions>().exclusive;
-  if (heads.gate.defined()) {
-    context.show("gate", [&] { return heads.gate; });
-  }
-  if (exclusive || heads.gate.defined()) {
-    o = context.observe("value_sum", std::move(o));
-  }
-  if (exclusive) {
-    const c10::SymInt t = input.x.sym_size(1);
-    o = exclude_own_values(o, heads.v.narrow_symint(2, heads.v.sym_size(2) - t, t), context);
-  }
-  if (heads.gate.defined()) {
-    o = o * heads.gate;
-  }
-  o = context.observe("o", std::move(o));
+  o = context.observe("o", gated(std::move(o), heads, input, context));
   return context.observe("out", projection_->combine(o, heads, context));
 }
 
