@@ -234,7 +234,8 @@ LayerError LayerConversion::fit_attention(const models::Model& target, const std
       source.push_back(own.source);
       y.push_back(own.y * scale[i]);
     }
-    return LayerActivations{at::cat(x, 2), at::cat(source, 2), at::cat(y, 2)};
+    const at::Tensor all = at::cat(x, 2);
+    return LayerActivations{all, source.front().is_same(x.front()) ? all : at::cat(source, 2), at::cat(y, 2)};
   };
   const auto output = [&](const LayerActivations& a) {
     if (parts.size() == 1) {

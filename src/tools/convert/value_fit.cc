@@ -305,20 +305,22 @@ class SharedStart {
   void write(const Members& members, std::int64_t group) const {
     const SharedKeys keys = keys_of(members);
     const auto at = [&](std::size_t layer, const char* name) { return target_.at(layers_[layer].place + name); };
-    std::vector<at::Tensor> products;
+    std::vector<at::Tensor> products, bases;  // products of value and output matrices, in a basis of the outputs
     for (const auto& [layer, head] : members) {
-      products.push_back(at::mm(heads_[layer].v[head], heads_[layer].o[head]) * layers_[layer].weight);
+      const auto [basis, triangle] = at::linalg_qr(heads_[layer].o[head].t() * layers_[layer].weight);
+      products.push_back(at::mm(heads_[layer].v[head], triangle.t()));
+      bases.push_back(basis.t() / layers_[layer].weight);
     }
-    const LowRank values = low_rank(at::cat(products, 1), at::ones({1}, at::kDouble), heads_[0].v.size(2), roots_);
+    const std::int64_t e = heads_[0].v.size(2);
+    const LowRank values = low_rank(at::cat(products, 1), at::ones({1}, at::kDouble), e, roots_);
     at(0, ".w_k").select(1, group).copy_(keys.keys);
     at(0, ".w_v").select(1, group).copy_(values.down);
-    const std::int64_t d = products.front().size(1);
-    std::vector<std::int64_t> next(layers_.size(), 0);
+    std::vector<std::int64_t> next(layers_.size(), group * heads_[0].q.size(0) / at(0, ".w_k").size(1));
     for (std::size_t i = 0; i < members.size(); ++i) {
-      const std::size_t layer = members[i].first;
-      const std::int64_t size = heads_[layer].q.size(0) / at(0, ".w_k").size(1), place = group * size + next[layer]++;
-      at(layer, ".w_q").select(1, place).copy_(keys.queries.select(1, static_cast<std::int64_t>(i)));
-      at(layer, ".w_o")[place].copy_(values.up.narrow(1, static_cast<std::int64_t>(i) * d, d) / layers_[layer].weight);
+      const auto [layer, head] = members[i];
+      const std::int64_t index = static_cast<std::int64_t>(i), place = next[layer]++;
+      at(layer, ".w_q").select(1, place).copy_(keys.queries.select(1, index));
+      at(layer, ".w_o")[place].copy_(at::mm(values.up.narrow(1, index * e, e), bases[i]));
     }
   }
 
