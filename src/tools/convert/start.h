@@ -58,8 +58,8 @@ bool can_share(const config::AttentionOptions& options);
 
 // Writes starting values of layers whose heads share keys and values, with as many heads of the same width as in the
 // source. `owner`: options of the first layer in the target. The tokens of all layers are predicted from those of the
-// owner by ridge regression, the heads of other layers are assigned to the keys of the owner that resemble theirs most,
-// and keys and values are then the best ones for all heads that share them (share_rotated, share_plain, low_rank).
+// owner by ridge regression; keys and values are then the best ones for all heads that share them (share_rotated,
+// share_plain, low_rank).
 void start_shared(const std::vector<SharingLayer>& layers, const config::AttentionOptions& owner,
                   const nn::Parameters& source, const nn::Parameters& target);
 

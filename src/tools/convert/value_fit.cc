@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "headroom/config/attention/score_options.h"
@@ -198,138 +197,24 @@ SharedKeys share_plain(const at::Tensor& queries, const at::Tensor& keys, std::i
 
 namespace {
 
-// Matrices of one layer of a group, by query head, as maps of the owner's tokens: [H, d, e], and outputs [H, e, d].
+at::Tensor covariance(const at::Tensor& a, const at::Tensor& b) {
+  return at::mm(a.t(), b).to(at::kDouble) / static_cast<double>(a.size(0));
+}
+
+// A layer's matrices [d, H, e] as maps of the owner's tokens, and its outputs [H, e, d].
 struct SharingHeads {
   at::Tensor q, k, v, o;
 };
 
-// The heads that share one key and value: (layer, head).
-using Members = std::vector<std::pair<std::size_t, std::int64_t>>;
-
-class SharedStart {
- public:
-  SharedStart(const std::vector<SharingLayer>& layers, const config::AttentionOptions& owner,
-              const nn::Parameters& source, const nn::Parameters& target)
-      : layers_(layers),
-        target_(target),
-        rotated_(owner.position == "rope" ? owner.projection->rotary_channels(owner) : 0),
-        roots_(covariance(layers.front().source, layers.front().source)) {
-    const at::Tensor& own = layers.front().source;
-    const at::Tensor gram = covariance(own, own);
-    for (const SharingLayer& layer : layers) {
-      const at::Tensor map = ridge_regression(gram, covariance(own, layer.source));
-      const auto matrix = [&](const char* name) {
-        const at::Tensor w = source.at(layer.place + name).to(at::kDouble).transpose(0, 1);
-        return w.repeat_interleave(owner.n_heads / w.size(0), 0);
-      };
-      heads_.push_back({matrix(".w_q"), at::matmul(map, matrix(".w_k")), at::matmul(map, matrix(".w_v")),
-                        source.at(layer.place + ".w_o").to(at::kDouble)});
-    }
+SharedKeys shared_keys(const at::Tensor& q, const at::Tensor& k, std::int64_t rotated, const Roots& roots) {
+  const std::int64_t still = q.size(2) - rotated;
+  const SharedKeys turning = share_rotated(q.narrow(2, 0, rotated), k.narrow(2, 0, rotated), roots);
+  if (still == 0) {
+    return turning;
   }
-
-  void start(std::int64_t kv_heads) const {
-    const std::vector<Members> groups = assigned(kv_heads);
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      write(groups[g], static_cast<std::int64_t>(g));
-    }
-  }
-
- private:
-  static at::Tensor covariance(const at::Tensor& a, const at::Tensor& b) {
-    return at::mm(a.t(), b).to(at::kDouble) / static_cast<double>(a.size(0));
-  }
-  at::Tensor stacked(const Members& members, at::Tensor SharingHeads::*which) const {  // [d, members, e]
-    std::vector<at::Tensor> all;
-    for (const auto& [layer, head] : members) {
-      all.push_back((heads_[layer].*which)[head]);
-    }
-    return at::stack(all, 1);
-  }
-  SharedKeys keys_of(const Members& members) const {
-    const at::Tensor q = stacked(members, &SharingHeads::q), k = stacked(members, &SharingHeads::k);
-    const std::int64_t still = q.size(2) - rotated_;
-    const SharedKeys turning = share_rotated(q.narrow(2, 0, rotated_), k.narrow(2, 0, rotated_), roots_);
-    if (still == 0) {
-      return turning;
-    }
-    const SharedKeys plain = share_plain(q.narrow(2, rotated_, still), k.narrow(2, rotated_, still), still, roots_);
-    return {.queries = at::cat({turning.queries, plain.queries}, 2), .keys = at::cat({turning.keys, plain.keys}, 1)};
-  }
-
-  // Each layer has as many heads in every group. The owner's keep their places; those of other layers join the group
-  // whose keys their values and keys resemble most, the most similar first.
-  std::vector<Members> assigned(std::int64_t kv_heads) const {
-    const std::int64_t n_heads = heads_.front().q.size(0), size = n_heads / kv_heads;
-    std::vector<Members> groups(static_cast<std::size_t>(kv_heads));
-    for (std::int64_t head = 0; head < n_heads; ++head) {
-      groups[static_cast<std::size_t>(head / size)].emplace_back(0, head);
-    }
-    const std::vector<Members> owner = groups;
-    for (std::size_t layer = 1; layer < heads_.size(); ++layer) {
-      std::vector<std::tuple<double, std::size_t, std::int64_t>> errors;
-      for (std::size_t g = 0; g < groups.size(); ++g) {
-        for (std::int64_t head = 0; head < n_heads; ++head) {
-          Members with = owner[g];
-          with.emplace_back(layer, head);
-          errors.emplace_back(error_of(with), g, head);
-        }
-      }
-      std::ranges::sort(errors);
-      std::vector<bool> placed(static_cast<std::size_t>(n_heads), false);
-      std::vector<std::int64_t> room(groups.size(), size);
-      for (const auto& [error, g, head] : errors) {
-        if (!placed[static_cast<std::size_t>(head)] && room[g] > 0) {
-          placed[static_cast<std::size_t>(head)] = true;
-          --room[g];
-          groups[g].emplace_back(layer, head);
-        }
-      }
-    }
-    return groups;
-  }
-
-  // What the shared keys lose of the last member's keys, relative to their square.
-  double error_of(const Members& members) const {
-    const auto& [layer, head] = members.back();
-    const at::Tensor q = heads_[layer].q[head], k = heads_[layer].k[head];
-    const SharedKeys shared = keys_of(members);
-    // Scores of two tokens that are drawn independently.
-    const auto scores = [&](const at::Tensor& queries, const at::Tensor& keys) {
-      return at::mm(at::mm(roots_.root, queries), at::mm(roots_.root, keys).t());
-    };
-    const at::Tensor wanted = scores(q, k);
-    const at::Tensor own = shared.queries.select(1, static_cast<std::int64_t>(members.size()) - 1);
-    return ((scores(own, shared.keys) - wanted).square().sum() / wanted.square().sum()).item<double>();
-  }
-
-  void write(const Members& members, std::int64_t group) const {
-    const SharedKeys keys = keys_of(members);
-    const auto at = [&](std::size_t layer, const char* name) { return target_.at(layers_[layer].place + name); };
-    std::vector<at::Tensor> products, bases;  // products of value and output matrices, in a basis of the outputs
-    for (const auto& [layer, head] : members) {
-      const auto [basis, triangle] = at::linalg_qr(heads_[layer].o[head].t() * layers_[layer].weight);
-      products.push_back(at::mm(heads_[layer].v[head], triangle.t()));
-      bases.push_back(basis.t() / layers_[layer].weight);
-    }
-    const std::int64_t e = heads_[0].v.size(2);
-    const LowRank values = low_rank(at::cat(products, 1), at::ones({1}, at::kDouble), e, roots_);
-    at(0, ".w_k").select(1, group).copy_(keys.keys);
-    at(0, ".w_v").select(1, group).copy_(values.down);
-    std::vector<std::int64_t> next(layers_.size(), group * heads_[0].q.size(0) / at(0, ".w_k").size(1));
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      const auto [layer, head] = members[i];
-      const std::int64_t index = static_cast<std::int64_t>(i), place = next[layer]++;
-      at(layer, ".w_q").select(1, place).copy_(keys.queries.select(1, index));
-      at(layer, ".w_o")[place].copy_(at::mm(values.up.narrow(1, index * e, e), bases[i]));
-    }
-  }
-
-  const std::vector<SharingLayer>& layers_;
-  const nn::Parameters& target_;
-  std::int64_t rotated_;
-  Roots roots_;
-  std::vector<SharingHeads> heads_;
-};
+  const SharedKeys plain = share_plain(q.narrow(2, rotated, still), k.narrow(2, rotated, still), still, roots);
+  return {.queries = at::cat({turning.queries, plain.queries}, 2), .keys = at::cat({turning.keys, plain.keys}, 1)};
+}
 
 }  // namespace
 
@@ -341,7 +226,43 @@ bool can_share(const config::AttentionOptions& o) {
 void start_shared(const std::vector<SharingLayer>& layers, const config::AttentionOptions& owner,
                   const nn::Parameters& source, const nn::Parameters& target) {
   const at::NoGradGuard guard;
-  SharedStart(layers, owner, source, target).start(owner.kv_heads());
+  const at::Tensor& own = layers.front().source;
+  const at::Tensor gram = covariance(own, own);
+  const Roots roots(gram);
+  std::vector<SharingHeads> heads;
+  for (const SharingLayer& layer : layers) {
+    const at::Tensor map = ridge_regression(gram, covariance(own, layer.source));
+    const auto matrix = [&](const char* name) {
+      const at::Tensor w = source.at(layer.place + name).to(at::kDouble);
+      return w.repeat_interleave(owner.n_heads / w.size(1), 1);
+    };
+    const auto read = [&](const char* name) { return at::einsum("cd,dhe->che", {map, matrix(name)}); };
+    heads.push_back({matrix(".w_q"), read(".w_k"), read(".w_v"), source.at(layer.place + ".w_o").to(at::kDouble)});
+  }
+  const std::int64_t e = owner.d_head, groups = owner.kv_heads(), size = owner.n_heads / groups,
+                     rotated = owner.position == "rope" ? owner.projection->rotary_channels(owner) : 0;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    std::vector<at::Tensor> q, k, products, bases;  // products of value and output matrices, in a basis of the outputs
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      q.push_back(heads[i].q.narrow(1, group * size, size));
+      k.push_back(heads[i].k.narrow(1, group * size, size));
+      for (std::int64_t head = group * size; head < (group + 1) * size; ++head) {
+        const auto [basis, triangle] = at::linalg_qr(heads[i].o[head].t() * layers[i].weight);
+        products.push_back(at::mm(heads[i].v.select(1, head), triangle.t()));
+        bases.push_back(basis.t() / layers[i].weight);
+      }
+    }
+    const SharedKeys keys = shared_keys(at::cat(q, 1), at::cat(k, 1), rotated, roots);
+    const LowRank values = low_rank(at::cat(products, 1), at::ones({1}, at::kDouble), e, roots);
+    target.at(layers.front().place + ".w_k").select(1, group).copy_(keys.keys);
+    target.at(layers.front().place + ".w_v").select(1, group).copy_(values.down);
+    for (std::size_t i = 0; i < bases.size(); ++i) {
+      const std::int64_t index = static_cast<std::int64_t>(i), head = group * size + index % size;
+      const std::string& place = layers[i / static_cast<std::size_t>(size)].place;
+      target.at(place + ".w_q").select(1, head).copy_(keys.queries.select(1, index));
+      target.at(place + ".w_o")[head].copy_(at::mm(values.up.narrow(1, index * e, e), bases[i]));
+    }
+  }
 }
 
 }  // namespace headroom::convert
