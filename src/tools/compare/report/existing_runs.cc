@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <system_error>
 
 #include "foundation/core/files/folders.h"
@@ -37,23 +36,12 @@ std::string steps_of(const ComparedRun& run) {
                            : fmt::format("{} of {}", run.result().steps, run.config.train.steps);
 }
 
-// Throws UserError if the recorded data differ; returns a note on runs without a record.
-std::string check_recorded_data(const std::vector<ComparedRun>& runs) {
-  std::optional<NamedData> first;
-  std::vector<std::string> unknown;
+// Throws UserError if the recorded data differ.
+void check_recorded_data(const std::vector<ComparedRun>& runs) {
+  const NamedData first{.name = runs.front().name, .data = runs.front().trained.front().origin.data};
   for (const ComparedRun& run : runs) {
-    const NamedData named{.name = run.name, .data = run.trained.front().origin.data};
-    if (named.data.validation.empty()) {
-      unknown.push_back(run.name);
-    } else {
-      check_same_data(first ? *first : first.emplace(named), named, "report");
-    }
+    check_same_data(first, {.name = run.name, .data = run.trained.front().origin.data}, "report");
   }
-  return unknown.empty() ? ""
-                         : fmt::format(
-                               "An older version trained {}, without a record of the validation data and the "
-                               "tokenizer: whether they are the same for all runs was not checked.",
-                               enumerated(unknown));
 }
 
 }  // namespace
@@ -96,11 +84,8 @@ CompareResult overlay(const std::vector<fs::path>& folders, const std::string& c
     }
   }
   check_comparable(configs, "report");
-  const std::string unknown_data = check_recorded_data(result.runs);
+  check_recorded_data(result.runs);
   result.notes = notes_on(result, {});
-  if (!unknown_data.empty()) {
-    result.notes.push_back(unknown_data);
-  }
   if (!unfinished.empty()) {
     result.notes.push_back(fmt::format("Not finished yet: {}.", enumerated(unfinished)));
   }
