@@ -159,36 +159,25 @@ BleuCounts count_bleu(const std::vector<std::string>& translations, const std::v
   return counts;
 }
 
-Bleu bleu_of(const BleuCounts& counts, const BleuOptions& options) {
-  Bleu bleu{.tokens = counts.tokens, .reference_tokens = counts.reference_tokens};
-  if (bleu.tokens < bleu.reference_tokens) {
-    const double ratio = static_cast<double>(bleu.reference_tokens) / static_cast<double>(bleu.tokens);
-    bleu.brevity_penalty = bleu.tokens == 0 ? 0.0 : std::exp(1.0 - ratio);
-  }
+double bleu_of(const BleuCounts& counts, const BleuOptions& options) {
   if (counts.right[0] == 0) {
-    return bleu;
+    return 0.0;
   }
   double log_sum = 0.0, smoothing = 1.0;
   for (std::size_t n = 0; n < kOrders; ++n) {
     if (counts.all[n] == 0) {
-      log_sum = -INFINITY;
-      break;
+      return 0.0;
     }
     double right = static_cast<double>(counts.right[n]);
     if (counts.right[n] == 0 && options.smooth) {
       smoothing *= 2.0;
       right = 1.0 / smoothing;
     }
-    bleu.precisions[n] = 100.0 * right / static_cast<double>(counts.all[n]);
-    log_sum += std::log(bleu.precisions[n]);
+    log_sum += std::log(100.0 * right / static_cast<double>(counts.all[n]));
   }
-  bleu.score = bleu.brevity_penalty * std::exp(log_sum / static_cast<double>(kOrders));
-  return bleu;
-}
-
-Bleu corpus_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
-                 const BleuOptions& options) {
-  return bleu_of(count_bleu(translations, references, options.tokens), options);
+  const double ratio = static_cast<double>(counts.reference_tokens) / static_cast<double>(counts.tokens);
+  const double brevity_penalty = ratio > 1.0 ? std::exp(1.0 - ratio) : 1.0;
+  return brevity_penalty * std::exp(log_sum / static_cast<double>(kOrders));
 }
 
 namespace {

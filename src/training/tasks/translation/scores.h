@@ -31,24 +31,13 @@ struct BleuCounts {
   std::int64_t tokens = 0, reference_tokens = 0;
 };
 
-struct Bleu {
-  double score = 0.0;                     // 100 is a perfect match
-  std::array<double, 4> precisions = {};  // of 1-grams to 4-grams, in per cent
-  double brevity_penalty = 1.0;
-  std::int64_t tokens = 0, reference_tokens = 0;
-};
-
 // 100 exp(min(0, 1 - r / c) + 1/4 sum_n log p_n): r and c are the numbers of tokens in the references and the
 // translations; p_n is the fraction of the translations' n-grams that match their references, with counts clipped to
-// the reference's counts. Case-sensitive; equal to sacreBLEU's corpus_bleu with one reference. Throws Error unless each
-// translation has a reference.
-Bleu corpus_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
-                 const BleuOptions& options = {});
-
-// corpus_bleu() in two steps.
+// the reference's counts. Case-sensitive; equal to sacreBLEU's corpus_bleu with one reference.
+double bleu_of(const BleuCounts& counts, const BleuOptions& options = {});
+// Throws Error unless each translation has a reference.
 BleuCounts count_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
                       BleuTokens tokens);
-Bleu bleu_of(const BleuCounts& counts, const BleuOptions& options = {});
 
 std::vector<std::string> bleu_tokens(std::string_view text, BleuTokens tokens);
 

@@ -253,7 +253,7 @@ Figures translation_figures(const Sums& sums) {
   Figures figures = loss_and_perplexity(sums);
   for (const BleuFigure& figure : kBleuFigures) {
     if (sums.contains(tokens_of(figure.name))) {
-      figures[figure.name] = bleu_of(read_counts<BleuCounts>(figure.name, sums), figure.options).score;
+      figures[figure.name] = bleu_of(read_counts<BleuCounts>(figure.name, sums), figure.options);
     }
   }
   if (sums.contains("chrf.1grams")) {
