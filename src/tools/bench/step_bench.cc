@@ -30,48 +30,49 @@ constexpr StepSize kSteps[] = {{4, 8, 512, 256, 8, 8000},
                                {12, 12, 768, 64, 4, 50257}};   // GPT-2 124M, as llm.c's example trains it
 constexpr StepSize kGpuStep = {12, 12, 768, 1024, 16, 50257};  // GPT-2 124M with batches that fill a GPU
 
-config::ModelOptions model_options(const StepSize& size) {
-  config::ModelOptions o;
-  o.vocabulary_size = size.vocabulary;
-  o.n_layers = size.layers;
-  o.d_model = size.d_model;
-  o.context_length = size.tokens;
-  o.tied_embeddings = true;
-  o.head_bias = false;
-  o.attention.n_heads = size.heads;
-  o.attention.d_head = size.d_model / size.heads;
-  o.attention.position = "learned";
-  o.mlp.d_hidden = 4 * size.d_model;
-  o.mlp.activation = config::Activation::gelu;
-  return o;
+// A step of this size with a model that PyTorch's script can also build.
+WorkloadSpec spec_of(const StepSize& size, const BenchOptions& options, std::int64_t accumulate = 1) {
+  const auto key = [](const char* name, std::int64_t value) { return fmt::format("{}={}", name, value); };
+  return {.recipe = "demo/dense_h8",
+          .set = {key("model.vocabulary_size", size.vocabulary), key("tokenizer.vocabulary_size", size.vocabulary),
+                  key("model.n_layers", size.layers), key("model.d_model", size.d_model),
+                  key("model.context_length", size.tokens), "model.memory_length=0", "model.dropout=0",
+                  "model.tied_embeddings=true", "model.head_bias=false", key("model.attention.n_heads", size.heads),
+                  key("model.attention.d_head", size.d_model / size.heads), "model.attention.scale=inv_sqrt",
+                  "model.attention.position=learned", "model.attention.position_bias=false",
+                  key("model.mlp.d_hidden", 4 * size.d_model), "model.mlp.activation=gelu"},
+          .batch = size.batch,
+          .precision = options.precision,
+          .device = options.device,
+          .accumulate = accumulate};
 }
 
-std::vector<std::string> pytorch_command(const StepSize& size, const BenchOptions& options, bool compiled) {
-  const Json json = {{"vocabulary_size", size.vocabulary},
-                     {"n_layers", size.layers},
-                     {"n_heads", size.heads},
-                     {"d_model", size.d_model},
-                     {"context_length", size.tokens},
-                     {"batch", size.batch}};
-  std::vector<std::string> more = {"--precision", options.precision, "--device", options.device};
-  if (compiled) {
-    more.emplace_back("--compile");
-  }
-  return python_baseline("step", "pytorch_step.py", json, more);
+std::vector<std::string> pytorch_command(const char* benchmark, const StepSize& size,
+                                         const std::vector<std::string>& more) {
+  return python_baseline(benchmark, "pytorch_step.py",
+                         {{"vocabulary_size", size.vocabulary},
+                          {"n_layers", size.layers},
+                          {"n_heads", size.heads},
+                          {"d_model", size.d_model},
+                          {"context_length", size.tokens},
+                          {"batch", size.batch}},
+                         more);
 }
 
 // One row each for PyTorch, eager and compiled, and for Headroom. The reference is the faster one of PyTorch's.
 std::vector<Row> step_of(const StepSize& size, const BenchOptions& options) {
-  BenchProcess eager(pytorch_command(size, options, false));
+  std::vector<std::string> more = {"--precision", options.precision, "--device", options.device};
+  BenchProcess eager(pytorch_command("step", size, more));
+  more.emplace_back("--compile");
   // Needs a C++ compiler and Python headers.
   const std::unique_ptr<BenchProcess> compiled = start_if_available(
-      pytorch_command(size, options, true), "step: torch.compile does not work on this machine; left out");
+      pytorch_command("step", size, more), "step: torch.compile does not work on this machine; left out");
 
   const at::Device device(options.device);
   models::reset_peak_memory(device);
   const std::int64_t before = device.is_cpu() ? resident_memory_bytes() : 0;
-  const config::ModelOptions o = model_options(size);
-  const WorkloadSpec spec{.recipe = "", .batch = size.batch, .precision = options.precision, .device = options.device};
+  const WorkloadSpec spec = spec_of(size, options);
+  const config::ModelOptions o = spec.model();
   const Workload ours = spec.begin(o);
   const double flops = 2.0 * static_cast<double>(cost::executed_cost(o, size.batch).step_macs);
   std::vector<Contender> contenders;
@@ -130,31 +131,8 @@ struct RanksCase {
   std::size_t reference = 0;  // index of the case to compare with
 };
 
-// The model of `bench step` with more layers, which PyTorch's script can also build.
-std::vector<std::string> plain_model() {
-  return {"model.vocabulary_size=8000",
-          "tokenizer.vocabulary_size=8000",
-          "model.n_layers=12",
-          "model.d_model=512",
-          "model.context_length=256",
-          "model.memory_length=0",
-          "model.dropout=0",
-          "model.tied_embeddings=true",
-          "model.head_bias=false",
-          "model.attention.n_heads=8",
-          "model.attention.d_head=64",
-          "model.attention.position=\"learned\"",
-          "model.attention.position_bias=false",
-          "model.mlp.d_hidden=2048",
-          "model.mlp.activation=\"gelu\""};
-}
-
-// Returns the command for PyTorch's step of plain_model() with DistributedDataParallel, `batch` sequences per rank.
-std::vector<std::string> ddp_command(std::int64_t batch, const std::string& precision) {
-  const Json size = {{"vocabulary_size", 8000}, {"n_layers", 12},        {"n_heads", 8},
-                     {"d_model", 512},          {"context_length", 256}, {"batch", batch}};
-  return python_baseline("ranks", "pytorch_step.py", size, {"--threads", "1", "--precision", precision});
-}
+// The model of `bench step` with more layers.
+constexpr StepSize kPlain = {12, 8, 512, 256, 8, 8000}, kHalfPlain = {12, 8, 512, 256, 4, 8000};
 
 std::vector<RanksCase> ranks_cases(const BenchOptions& options) {
   const std::int64_t threads = at::get_num_threads();
@@ -162,8 +140,7 @@ std::vector<RanksCase> ranks_cases(const BenchOptions& options) {
     return WorkloadSpec{.recipe = recipe, .batch = batch, .precision = options.precision, .accumulate = accumulate};
   };
   const std::string dense = "switchhead/wt103_47m_dense_h10", switchhead = "switchhead/wt103_47m";
-  WorkloadSpec plain = spec("demo/dense_h8", 8, 2), half = spec("demo/dense_h8", 4, 1);
-  plain.set = half.set = plain_model();
+  const WorkloadSpec plain = spec_of(kPlain, options, 2), half = spec_of(kHalfPlain, options);
   return {
       {fmt::format("dense 47M B8 K2: 1 process, {} threads", threads), 1, threads, spec(dense, 8, 2), 0},
       {"dense 47M B8 K2: 2 processes", 2, 1, spec(dense, 8, 2), 0},
@@ -187,7 +164,10 @@ std::vector<Row> ranks(const BenchOptions& options) {
         programs.emplace_back(new BenchRanks(workload_command(one.spec, one.threads), one.ranks)).get();
     work.emplace_back([started] { started->run(); });
   }
-  BenchRanks alone(ddp_command(4, options.precision), 1), shared(ddp_command(4, options.precision), 2);
+  // PyTorch's DistributedDataParallel, with half of the sequences on each rank.
+  const std::vector<std::string> ddp =
+      pytorch_command("ranks", kHalfPlain, {"--threads", "1", "--precision", options.precision});
+  BenchRanks alone(ddp, 1), shared(ddp, 2);
   work.emplace_back([&] { alone.run(); });
   work.emplace_back([&] { shared.run(); });
   const std::vector<double> times = medians_in_turn(work, options);

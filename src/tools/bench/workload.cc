@@ -88,20 +88,9 @@ Workload forward_pass(const WorkloadSpec& spec, const std::shared_ptr<models::Mo
           .prompt = {}};
 }
 
-// Calls visit(name, field) for each field, to write it to JSON or to read it.
-template <class Spec, class Visit>
-void visit_fields(Spec& spec, const Visit& visit) {
-  visit("recipe", spec.recipe);
-  visit("set", spec.set);
-  visit("work", spec.work);
-  visit("batch", spec.batch);
-  visit("precision", spec.precision);
-  visit("device", spec.device);
-  visit("accumulate", spec.accumulate);
-  visit("prompt", spec.prompt);
-}
-
 }  // namespace
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkloadSpec, recipe, set, work, batch, precision, device, accumulate, prompt)
 
 config::ModelOptions WorkloadSpec::model() const {
   return config::load_config(recipe, set).model;
@@ -138,21 +127,17 @@ std::vector<std::string> four_layers() {
 }
 
 std::vector<std::string> workload_command(const WorkloadSpec& spec, std::int64_t threads) {
-  Json json;
-  visit_fields(spec, [&](const char* name, const auto& field) { json[name] = field; });
   return {std::filesystem::read_symlink("/proc/self/exe").string(),
           "bench",
           "--quiet",
           "--threads",
           std::to_string(threads),
           "--serve",
-          to_json_line(json)};
+          to_json_line(SortedJson(spec))};
 }
 
 int serve(const std::string& line) {
-  const Json json = parse_json(line, "bench");
-  WorkloadSpec spec;
-  visit_fields(spec, [&](const char* name, auto& field) { json.at(name).get_to(field); });
+  const auto spec = parse_sorted_json(line, "bench").get<WorkloadSpec>();
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
   const Workload workload = spec.begin(spec.model());

@@ -110,9 +110,7 @@ ComparisonRecord read(const Json& json, const fs::path& out) {
   }
   record.prompts = json.at("prompts").get<std::vector<std::string>>();
   record.sampling = json.at("sampling").get<std::string>();
-  for (const auto& [name, samples] : json.at("samples").items()) {
-    record.samples[name] = samples.get<std::vector<std::string>>();
-  }
+  json.at("samples").get_to(record.samples);
   check_models(record.plan);
   return record;
 }
@@ -120,23 +118,22 @@ ComparisonRecord read(const Json& json, const fs::path& out) {
 }  // namespace
 
 void write_record(const ComparisonRecord& record, const fs::path& out) {
-  Json json = {{"format", kFormat}, {"kind", config::name_of(record.kind)}};
-  json["title"] = record.title;
-  json["about"] = record.about;
-  json["command"] = record.command;
-  json["seeds"] = record.plan.seeds;
-  json["tuned_apart"] = record.plan.tuned_apart;
-  json["variations"] = Json::object();
+  Json variations = Json::object();
   for (const Variation& variation : record.plan.variations) {
-    json["variations"][variation.key] = variation.values;
+    variations[variation.key] = variation.values;
   }
-  json["models"] = models_json(record.plan, out);
-  json["prompts"] = record.prompts;
-  json["sampling"] = record.sampling;
-  json["samples"] = Json::object();
-  for (const auto& [name, texts] : record.samples) {
-    json["samples"][name] = texts;
-  }
+  const Json json = {{"format", kFormat},
+                     {"kind", config::name_of(record.kind)},
+                     {"title", record.title},
+                     {"about", record.about},
+                     {"command", record.command},
+                     {"seeds", record.plan.seeds},
+                     {"tuned_apart", record.plan.tuned_apart},
+                     {"variations", std::move(variations)},
+                     {"models", models_json(record.plan, out)},
+                     {"prompts", record.prompts},
+                     {"sampling", record.sampling},
+                     {"samples", record.samples}};
   write_text_file(out / kRecordFile, to_json_line(json) + "\n");
 }
 
