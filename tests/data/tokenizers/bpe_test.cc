@@ -106,20 +106,6 @@ TEST_F(BpeTest, LongWordsMergeAsShortOnes) {
   EXPECT_EQ(bpe->encode(text), expected);
 }
 
-TEST_F(BpeTest, RestoresEveryText) {
-  const auto bpe = tokenizer(document());
-  Random random(3);
-  for (int round = 0; round < 300; ++round) {
-    std::string text;
-    for (std::uint64_t n = random.below(40); n > 0; --n) {
-      text += static_cast<char>(random.below(3) == 0 ? random.below(256) : "helloaa \n"[random.below(9)]);
-    }
-    if (is_utf8(text)) {
-      EXPECT_EQ(bpe->decode(bpe->encode(text)), text);
-    }
-  }
-}
-
 TEST_F(BpeTest, AddedTokensAreFoundInTheText) {
   Json json = document();
   json["added_tokens"] = {added(264, "<|end|>", false), added(265, "<|end|>x", false), added(266, "  ", true),
@@ -361,21 +347,6 @@ TEST_F(BpeTest, ChunksGiveTheIdsOfTheWholeText) {
   Json json = document();
   json["added_tokens"] = {added(264, "a b", false)};
   EXPECT_EQ(tokenizer(json)->separable("hello hello\n").end, 0U);
-}
-
-TEST_F(BpeTest, TokenFilesHoldTheIdsOfTheWholeText) {
-  std::string text;
-  for (int i = 0; i < 30000; ++i) {
-    text += "hello  \n\n\n  a" + std::string(static_cast<std::size_t>(i % 7), '\n');
-  }
-  const auto bpe = tokenizer(document());
-  data::write_token_file(*data::open_text({write("a.txt", text)}, {}), *bpe, at("a.tokens"), 2);
-  const data::TokenFile file(at("a.tokens"));
-  Ids ids(static_cast<std::size_t>(file.size()));
-  file.copy(0, file.size(), ids.data());
-  EXPECT_TRUE(ids == bpe->encode(text));
-  EXPECT_EQ(file.tokenizer()->name(), bpe->name());
-  EXPECT_EQ(file.text_bytes(), std::ssize(text));
 }
 
 TEST_F(BpeTest, AnotherKindIsRefused) {

@@ -26,7 +26,7 @@ void expect_refusal(const store::OpenedModel& opened, const std::string& what, c
 }
 
 TEST(Analyse, UnknownAndInapplicableAnalysesAreRefused) {
-  const store::OpenedModel opened = small_model(small_options());
+  const store::OpenedModel opened = small_model("");
   expect_refusal(opened, "expert", "abc",
                  {"--what", "circuits, composition, diversity, experts, importance, induction, maps, mixture, rank",
                   "expert", "did you mean experts?"});
@@ -47,7 +47,7 @@ TEST(Analyse, ModelsOfAllKindsAndParts) {
       continue;
     }
     for (const std::string& projection : small::kProjections) {
-      config::ModelOptions o = small_options(kind);
+      config::ModelOptions o = small_options(fmt::format("kind={}", name));
       small::set_projection(o.attention, projection);
       o.mlp.kind = projection == "experts" ? config::MlpKind::experts : config::MlpKind::dense;
       o.attention.composition = projection == "dense" ? "dynamic" : "none";
@@ -73,9 +73,7 @@ TEST(Analyse, ModelsOfAllKindsAndParts) {
 }
 
 TEST(Analyse, MapsOfAPairShowItsSecondText) {
-  config::ModelOptions o = small_options(config::ModelKind::classifier);
-  o.paired = true;
-  const store::OpenedModel opened = small_model(o);
+  const store::OpenedModel opened = small_model("kind=classifier paired=true");
   const Findings maps = small::found(opened, "maps", "longer text\tshort");
   EXPECT_EQ(maps.tensors.at("layer0.attention").size(1), 5);
   EXPECT_TRUE(maps.summary.ends_with("over 5 tokens")) << maps.summary;
@@ -109,9 +107,7 @@ TEST(Analyse, EveryPartIsAnalysedOrRefused) {
 
 // Layers that differ in their windows, rotary bases and MLPs are analysed together, those of other kinds separately.
 TEST(Analyse, LayersMayDiffer) {
-  config::ModelOptions o = small_options();
-  o.attention.position = "rope";
-  o.n_layers = 2;
+  config::ModelOptions o = small_options("attention.position=rope");
   o.layers = {{.repeat = 1, .attention = {{"window", "4"}, {"rope_base", "700.0"}}, .mlp = {{"kind", "\"gated\""}}},
               {.repeat = 1, .attention = {}, .mlp = {{"kind", "\"experts\""}}}};
   const store::OpenedModel opened = small_model(o);
@@ -143,16 +139,12 @@ TEST(Analyse, LayersMayDiffer) {
 }
 
 TEST(Analyse, InvalidTextsAreRefused) {
-  const store::OpenedModel pairs = small_model(small_options(config::ModelKind::encoder_decoder));
+  const store::OpenedModel pairs = small_model("kind=encoder_decoder");
   expect_refusal(pairs, "maps", "no tab", {"--text: line 1", "tab"});
   expect_refusal(pairs, "maps", "only\t", {"--text: line 1", "has no text"});
   expect_refusal(pairs, "maps", "", {"--text or --file"});
-  config::ModelOptions vision = small_options(config::ModelKind::vision);
-  vision.image_size = 8;
-  vision.patch_size = 4;
-  vision.context_length = 4;
-  vision.attention.position = "learned";
-  const store::OpenedModel images = small_model(vision);
+  const store::OpenedModel images =
+      small_model("kind=vision image_size=8 patch_size=4 context_length=4 attention.position=learned");
   expect_refusal(images, "maps", "abc", {"--what: maps", "small", "kind vision"});
   const ModelFindings all = analyse(images, {.text = {}, .command = "test"});
   ASSERT_EQ(all.analyses.size(), 1U) << "by default";
@@ -161,11 +153,7 @@ TEST(Analyse, InvalidTextsAreRefused) {
 
 // ListOps: the tokenizer is the task's, not the checkpoint's, and long samples are cut.
 TEST(Analyse, ClassifiersReadTheTextsOfTheirTask) {
-  config::ModelOptions o = small_options(config::ModelKind::classifier);
-  o.vocabulary_size = 16;
-  o.n_classes = 10;
-  o.context_length = 400;
-  store::OpenedModel opened = small_model(o);
+  store::OpenedModel opened = small_model("kind=classifier vocabulary_size=16 n_classes=10 context_length=400");
   opened.checkpoint.config.data.generator = config::Generator::listops;
   opened.checkpoint.config.data.generated_validation = 20;
   const std::string text = "[MAX 2 9 [MIN 4 7 ] 0 ]";
@@ -187,9 +175,7 @@ TEST(Analyse, ClassifiersReadTheTextsOfTheirTask) {
 }
 
 TEST(Analyse, SidesOfATranslationHaveTheirOwnTokens) {
-  config::ModelOptions o = small_options(config::ModelKind::encoder_decoder);
-  o.source_vocabulary_size = 5;
-  store::OpenedModel pairs = small_model(o);
+  store::OpenedModel pairs = small_model("kind=encoder_decoder source_vocabulary_size=5");
   pairs.checkpoint.tokenizer = tokenizers::two_tokenizers(
       tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "vwxyz", "sources"), pairs.checkpoint.tokenizer);
   const Findings maps = small::found(pairs, "maps", "zyx\tabcd");
@@ -210,10 +196,8 @@ TEST(Analyse, SidesOfATranslationHaveTheirOwnTokens) {
 TEST(Analyse, ResultsDoNotDependOnOtherAnalyses) {
   const std::string text = tiny::text(40 * 12);
   for (const bool composed : {false, true}) {
-    config::ModelOptions o = small_options();
-    o.attention.score = composed ? "dot" : "gaussian_mixture";
-    o.attention.composition = composed ? "dynamic" : "none";
-    const store::OpenedModel opened = small_model(o);
+    const store::OpenedModel opened =
+        small_model(composed ? "attention.composition=dynamic" : "attention.score=gaussian_mixture");
     const ModelFindings together =
         analyse(opened, {.what = {"maps", "rank", "circuits", composed ? "composition" : "mixture"},
                          .text = {.text = text, .data = {}}});
@@ -227,9 +211,7 @@ TEST(Analyse, ResultsDoNotDependOnOtherAnalyses) {
 TEST(Analyse, EveryPartOfATextIsReadOnce) {
   for (const std::int64_t memory : {0, 12}) {
     for (const std::size_t size : {1U, 11U, 12U, 13U, 100U, 301U}) {
-      config::ModelOptions o = small_options();
-      o.memory_length = memory;
-      const store::OpenedModel opened = small_model(o);
+      const store::OpenedModel opened = small_model(fmt::format("memory_length={}", memory));
       const std::string written = tiny::text(std::max<std::size_t>(size, 2)).substr(0, size);
       const std::unique_ptr<InputText> text = open_text(opened, {.text = written, .data = {}});
       std::vector<std::int64_t> counts(256, 0), expected(256, 0);
@@ -248,7 +230,7 @@ TEST(Analyse, EveryPartOfATextIsReadOnce) {
 
 TEST(Analyse, WritesItsFiles) {
   const tiny::Folder folder;
-  const store::OpenedModel opened = small_model(small_options());
+  const store::OpenedModel opened = small_model("");
   const AnalyseRequest request{
       .what = {"maps", "rank"}, .text = {.text = "<b>&\x01 text", .data = {}}, .command = "<c>"};
   std::vector<ModelFindings> all;

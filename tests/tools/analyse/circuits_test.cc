@@ -1,64 +1,34 @@
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "small_model.h"
 
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/score_options.h"
-
 namespace headroom::analyse {
 namespace circuits_test {
 
 // Compositions of heads, scores and a gate, which must not affect value-output circuits.
-std::vector<std::pair<std::string, config::AttentionOptions>> kinds_of_heads() {
-  std::vector<std::pair<std::string, config::AttentionOptions>> all;
-  const auto add = [&](const std::string& name, const auto& set) {
-    config::AttentionOptions o = small::small_options().attention;
-    set(o);
-    all.emplace_back(name, o);
-  };
-  add("none", [](auto&) {});
-  add("sigmoid scores", [](config::AttentionOptions& o) { o.score = "sigmoid"; });
-  add("sink", [](config::AttentionOptions& o) { o.of<config::DotOptions>().sink = true; });
-  add("element gate", [](config::AttentionOptions& o) { o.gate_output = "element"; });
-  for (const std::vector<std::string>& stages :
-       {std::vector<std::string>{"pre", "post"}, std::vector<std::string>{"pre"}, std::vector<std::string>{"post"}}) {
-    const auto composed = [&](const std::string& name, const std::string& kind, const auto& set) {
-      add(fmt::format("{}, {}", name, fmt::join(stages, " and ")), [&](config::AttentionOptions& o) {
-        o.composition = kind;
-        auto& own = o.of<config::CompositionOptions>();
-        own.compose = stages;
-        set(own);
-      });
-    };
-    composed("static", "static", [](auto&) {});
-    composed("static without skip", "static", [](auto& own) { own.compose_skip = false; });
-    composed("static in groups", "static", [](auto& own) { own.compose_groups = 2; });
-    composed("dynamic", "dynamic", [](auto&) {});
-    composed("dynamic with a static map", "dynamic", [](auto& own) { own.compose_static = true; });
-    composed("dynamic without skip", "dynamic", [](auto& own) { own.compose_skip = false; });
-    composed("dynamic in groups", "dynamic", [](auto& own) { own.compose_groups = 2; });
-    composed("low rank of the query", "dynamic", [](auto& own) {
-      own.compose_low_rank = {"query"};
-      own.compose_gates = {};
-    });
-    composed("gates of the key", "dynamic", [](auto& own) {
-      own.compose_low_rank = {};
-      own.compose_gates = {"key"};
-    });
+std::vector<std::string> kinds_of_heads() {
+  std::vector<std::string> all = {"", "attention.score=sigmoid", "attention.sink=true",
+                                  "attention.gate_output=element"};
+  for (const char* stages : {R"(["pre","post"])", R"(["pre"])", R"(["post"])"}) {
+    for (const char* composed : {"static", "static attention.compose_skip=false", "static attention.compose_groups=2",
+                                 "dynamic", "dynamic attention.compose_static=true",
+                                 "dynamic attention.compose_skip=false", "dynamic attention.compose_groups=2",
+                                 R"(dynamic attention.compose_low_rank=["query"] attention.compose_gates=[])",
+                                 R"(dynamic attention.compose_low_rank=[] attention.compose_gates=["key"])"}) {
+      all.push_back(fmt::format("attention.compose={} attention.composition={}", stages, composed));
+    }
   }
   return all;
 }
 
 // Eq. 12: embedding, first MLP, norm, value and output matrix, output layer.
 TEST(Circuits, TopTokensAreThoseOfEq12) {
-  for (const auto& [kind, attention] : kinds_of_heads()) {
+  for (const std::string& kind : kinds_of_heads()) {
     SCOPED_TRACE(kind);
-    config::ModelOptions options = small::small_options();
-    options.attention = attention;
-    const store::OpenedModel opened = small::small_model(options);
+    const store::OpenedModel opened = small::small_model(kind);
     const Findings circuits = small::found(opened, "circuits", "ab ba");
     const ModelRunner runner(opened);
     const auto p = [&](const std::string& name) { return runner.parameter(name); };
@@ -83,11 +53,8 @@ TEST(Circuits, TopTokensAreThoseOfEq12) {
 
 // Identity matrices everywhere: every token is mapped to itself.
 TEST(Circuits, AHeadThatCopies) {
-  config::ModelOptions o = small::small_options();
-  o.d_model = 260;
-  o.attention.n_heads = 1;
-  o.attention.d_head = 260;
-  const store::OpenedModel opened = small::small_model(o, /*noise=*/0.0);
+  const store::OpenedModel opened =
+      small::small_model("d_model=260 attention.n_heads=1 attention.d_head=260", /*noise=*/0.0);
   const at::Tensor all = at::eye(260);
   for (const nn::Parameter& p : opened.model->parameters().all()) {
     if (p.name == "embed" || p.name == "head.w") {
@@ -109,7 +76,7 @@ TEST(Circuits, AHeadThatCopies) {
 
 // A small embedding, which the norm enlarges: nearly the whole effect comes from the first hundredth of the path.
 TEST(Circuits, GradientsFollowASteepPath) {
-  const store::OpenedModel opened = small::small_model(small::small_options(), /*noise=*/0.3);
+  const store::OpenedModel opened = small::small_model("");
   const at::NoGradGuard no_grad;
   ModelRunner(opened).parameter("embed").mul_(1e-3);
   const Json gradients = small::found(opened, "circuits", "the answer").metrics.at("gradients");
@@ -123,9 +90,8 @@ TEST(Circuits, GradientsFollowASteepPath) {
 
 // Where the routing changes along the path, the log-probability jumps; the jumps are reported apart.
 TEST(Circuits, JumpsOfTheRoutingAreAttributedToNoHead) {
-  config::ModelOptions options = small::small_options();
-  options.attention.projection = "experts";
-  const Json gradients = small::found(small::small_model(options), "circuits", "the answer").metrics.at("gradients");
+  const store::OpenedModel opened = small::small_model("attention.projection=experts");
+  const Json gradients = small::found(opened, "circuits", "the answer").metrics.at("gradients");
   for (const auto& [layer, of] : gradients.at("layers").items()) {
     const auto effect = of.at("all_heads").get<double>(), residual = of.at("residual").get<double>();
     EXPECT_LE(std::abs(residual), 0.01 * std::abs(effect)) << layer;
@@ -139,7 +105,7 @@ TEST(Circuits, JumpsOfTheRoutingAreAttributedToNoHead) {
 
 // Contributions sum to the change of the log-probability without the heads; a head with zero output contributes 0.
 TEST(Circuits, GradientsAddUp) {
-  const store::OpenedModel opened = small::small_model(small::small_options(), /*noise=*/0.1);
+  const store::OpenedModel opened = small::small_model("", /*noise=*/0.1);
   for (const nn::Parameter& p : opened.model->parameters().all()) {
     if (p.name == "layer1.attention.w_o") {
       p.tensor[1].zero_();

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
 
@@ -15,11 +14,8 @@ using small::small_model;
 const std::string kText = "composition!";
 
 config::ModelOptions composed(const std::string& kind = "dynamic") {
-  config::ModelOptions o = small::small_options();
-  o.attention.composition = kind;
-  o.attention.n_heads = 4;
-  o.attention.of<config::CompositionOptions>().compose_static = kind == "dynamic";
-  return o;
+  return small::small_options(
+      fmt::format("attention.composition={} attention.n_heads=4 attention.compose_static={}", kind, kind == "dynamic"));
 }
 
 // Eq. 7 for one pair, from the layer's parameters and its input.

@@ -64,9 +64,7 @@ TEST(Diversity, IsThatOfTheMatrices) {
 // A model's heads: W_Q W_K^T and W_V W_O of its parameters.
 TEST(Diversity, TakesTheParametersOfALayer) {
   for (const std::string projection : {"dense", "experts"}) {
-    config::ModelOptions o = small::small_options();
-    o.attention.projection = projection;
-    const store::OpenedModel opened = small::small_model(o);
+    const store::OpenedModel opened = small::small_model(fmt::format("attention.projection={}", projection));
     const Findings found = small::found(opened, "diversity", "");
     const ModelRunner runner(opened);
     const auto parameter = [&](const std::string& name) {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "headroom/config/attention/routing_options.h"
 #include "small_model.h"
 #include "tiny/files.h"
 #include "tools/analyse/vocabulary.h"
@@ -12,18 +11,12 @@ namespace experts_test {
 
 using small::found;
 using small::small_model;
-using small::small_options;
 
-config::ModelOptions switching() {
-  config::ModelOptions o = small_options();
-  o.attention.projection = "experts";
-  o.mlp.kind = config::MlpKind::experts;
-  return o;
-}
+constexpr const char* kSwitching = "attention.projection=experts mlp.kind=experts ";
 
 // The load against routing recorded chunk by chunk.
 TEST(Experts, LoadIsThatOfTheRouting) {
-  const store::OpenedModel opened = small_model(switching());
+  const store::OpenedModel opened = small_model(kSwitching);
   const std::string text = tiny::text(70);
   const Findings experts = found(opened, "experts", text);
   std::map<std::string, at::Tensor> counts;
@@ -55,12 +48,9 @@ TEST(Experts, LoadIsThatOfTheRouting) {
 
 // Only some layers have experts in their MLPs, and their numbers differ.
 TEST(Experts, LayersMayDiffer) {
-  config::ModelOptions o = small_options();
-  o.layers = {{.repeat = 1, .attention = {{"window", "4"}}, .mlp = {{"kind", "\"experts\""}, {"n_experts", "5"}}},
-              {.repeat = 1, .attention = {}, .mlp = {{"kind", "\"experts\""}, {"n_experts", "3"}, {"top_k", "2"}}}};
-  o.n_layers = 3;
-  o.layers.push_back({.repeat = 1, .attention = {}, .mlp = {}});
-  const Findings experts = found(small_model(o), "experts", tiny::text(70));
+  const std::string layers = R"(n_layers=3 layers=[{attention={window=4},mlp={kind="experts",n_experts=5}},)"
+                             R"({mlp={kind="experts",n_experts=3,top_k=2}},{}])";
+  const Findings experts = found(small_model(layers), "experts", tiny::text(70));
   ASSERT_EQ(experts.metrics.size(), 2U);
   EXPECT_EQ(experts.tensors.at("layer0.ffn.select.count").size(1), 5);
   EXPECT_EQ(experts.tensors.at("layer1.ffn.select.count").size(1), 3);
@@ -70,9 +60,7 @@ TEST(Experts, LayersMayDiffer) {
 // Counts, and the memory of a sample, against those of chunks that are read one after the other. The last chunk is
 // shorter than the others.
 TEST(Experts, EveryChunkHasTheMemoryOfThoseBeforeIt) {
-  config::ModelOptions o = switching();
-  o.memory_length = 12;
-  const store::OpenedModel opened = small_model(o);
+  const store::OpenedModel opened = small_model(std::string(kSwitching) + "memory_length=12");
   const ModelRunner runner(opened);
   const std::string text = tiny::text(600 + 5);
   const std::unique_ptr<InputText> samples = open_text(opened, {.text = text});
@@ -95,24 +83,17 @@ TEST(Experts, EveryChunkHasTheMemoryOfThoseBeforeIt) {
 
 // Both texts of a pair go through one encoder and are counted.
 TEST(Experts, BothTextsOfAPairAreCounted) {
-  config::ModelOptions o = small::small_options(config::ModelKind::classifier);
-  o.attention.projection = "experts";
-  o.paired = true;
-  const Findings experts = found(small_model(o), "experts", "one text\tother\nx\tyz");
+  const store::OpenedModel opened = small_model("kind=classifier attention.projection=experts paired=true");
+  const Findings experts = found(opened, "experts", "one text\tother\nx\tyz");
   EXPECT_EQ(experts.tensors.at("layer0.attention.select_in.count").sum().item<std::int64_t>(), (8 + 5 + 1 + 2) * 2 * 2);
 }
 
 // A hand-made router: the letter a is routed to the first expert, everything else to the second. Of 88 tokens in
 // complete words 58 are in "aa" and 30 in "b".
 TEST(Experts, PmiOfAHandMadeRouter) {
-  config::ModelOptions o = switching();
-  o.mlp.kind = config::MlpKind::dense;
-  o.n_layers = 1;
-  o.context_length = 150;
-  o.attention.n_heads = 1;
-  o.attention.of<config::RoutingOptions>().n_experts = 2;
-  o.attention.of<config::RoutingOptions>().top_k = 1;
-  store::OpenedModel opened = small_model(o);
+  const store::OpenedModel opened = small_model(
+      "attention.projection=experts n_layers=1 context_length=150 attention.n_heads=1 attention.n_experts=2 "
+      "attention.top_k=1");
   const at::Tensor direction = at::tensor({1., -1., 1., -1., 1., -1., 1., -1., 1., -1., 1., -1.}).to(at::kFloat);
   const ModelRunner runner(opened);
   runner.parameter("embed").copy_(-direction.expand({260, 12}));
@@ -142,7 +123,7 @@ TEST(Experts, PmiOfAHandMadeRouter) {
 }
 
 TEST(Vocabulary, WordsAreSeparatedByBlanks) {
-  const store::OpenedModel opened = small_model(small_options());
+  const store::OpenedModel opened = small_model("");
   Vocabulary vocabulary{ModelRunner(opened)};
   const std::string text = "x one, (two) one .. thr";
   std::vector<std::int64_t> ids(text.begin(), text.end());

@@ -1,7 +1,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <gtest/gtest.h>
 
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
 
@@ -10,14 +9,7 @@ namespace importance_test {
 
 const std::string kText = "composition!";
 
-config::ModelOptions composed(const std::vector<std::string>& stages) {
-  config::ModelOptions o = small::small_options();
-  o.attention.composition = "dynamic";
-  o.attention.n_heads = 4;
-  o.attention.of<config::CompositionOptions>().compose = stages;
-  o.attention.of<config::CompositionOptions>().compose_static = true;
-  return o;
-}
+const std::string kComposed = "attention.composition=dynamic attention.n_heads=4 attention.compose_static=true ";
 
 double loss_of(const store::OpenedModel& opened) {
   const ModelRunner runner(opened);
@@ -43,13 +35,14 @@ void remove_dynamic_terms(const store::OpenedModel& opened, const std::string& l
 }
 
 TEST(Importance, IsTheRiseOfTheLossWithoutALayersDynamicTerms) {
-  for (const std::vector<std::string>& stages : {std::vector<std::string>{"pre", "post"}, {"pre"}, {"post"}}) {
-    const store::OpenedModel opened = small::small_model(composed(stages));
+  for (const char* stages : {R"(["pre","post"])", R"(["pre"])", R"(["post"])"}) {
+    const std::string options = kComposed + "attention.compose=" + stages;
+    const store::OpenedModel opened = small::small_model(options);
     const Json metrics = small::found(opened, "importance", kText).metrics;
     const double loss = loss_of(opened);
     EXPECT_NEAR(metrics.at("loss").get<double>(), loss, 1e-5);
     for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
-      const store::OpenedModel without = small::small_model(composed(stages));
+      const store::OpenedModel without = small::small_model(options);
       remove_dynamic_terms(without, layer);
       const double rise = loss_of(without) - loss;
       EXPECT_NEAR(metrics.at("rise").at(layer).get<double>(), rise, 1e-5) << layer;
@@ -61,9 +54,8 @@ TEST(Importance, IsTheRiseOfTheLossWithoutALayersDynamicTerms) {
 }
 
 TEST(Importance, IsRefusedWithoutDynamicTerms) {
-  config::ModelOptions o = composed({"pre", "post"});
-  o.attention.composition = "static";
-  EXPECT_THROW(small::found(small::small_model(o), "importance", kText), UserError);
+  const store::OpenedModel opened = small::small_model(kComposed + "attention.composition=static");
+  EXPECT_THROW(small::found(opened, "importance", kText), UserError);
 }
 
 }  // namespace importance_test

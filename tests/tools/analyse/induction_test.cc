@@ -37,16 +37,11 @@ TEST(Induction, CopyingOfKnownLogits) {
 // token is the current one, and copies the token there.
 store::OpenedModel hand_made() {
   constexpr std::int64_t kV = 260, kT = 12, kD = 2 * kV + kT;
-  config::ModelOptions o = small::small_options();
-  o.n_layers = 2;
-  o.d_model = kD;
-  o.context_length = kT;
-  o.norm = config::Norm::rms;
-  o.attention.n_heads = 1;
-  o.attention.d_head = kV;
-  o.attention.position = "learned";
-  o.mlp.d_hidden = 1;
-  store::OpenedModel opened = small::small_model(o, /*noise=*/0.0);
+  store::OpenedModel opened =
+      small::small_model(fmt::format("d_model={} context_length={} norm=rms attention.n_heads=1 attention.d_head={} "
+                                     "attention.position=learned mlp.d_hidden=1",
+                                     kD, kT, kV),
+                         /*noise=*/0.0);
   const ModelRunner runner(opened);
   for (const nn::Parameter& p : opened.model->parameters().all()) {
     p.name.ends_with("scale") ? p.tensor.fill_(1.0) : p.tensor.zero_();
@@ -95,7 +90,6 @@ TEST(Induction, AHandMadeInductionHeadScoresOne) {
 TEST(Induction, SlotsOfGroupsHaveTheirHeads) {
   config::ModelOptions o = small::small_options();
   small::set_groups_of_heads(o.attention);
-  o.attention.of<config::RoutingOptions>().n_experts = 4;
   const RoutedExperts routing = {at::tensor({2, 0}, at::kLong).view({1, 1, 2}), at::tensor({0.7, 0.3}).view({1, 1, 2})};
   EXPECT_TRUE(heads_in_slots(routing, o.attention).equal(at::tensor({2, 0, 6, 4}, at::kLong).view({1, 4})));
   EXPECT_TRUE(routing_of_slots(routing, o.attention).weight[0][1].equal(routing.weight[0][0]));

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "headroom/config/attention/score_options.h"
 #include "small_model.h"
 #include "tools/analyse/measures.h"
 #include "tools/analyse/model_runner.h"
@@ -13,13 +12,12 @@ namespace maps_test {
 using small::found;
 using small::recorded;
 using small::small_model;
-using small::small_options;
 
 const std::string kText = "hello maps";
 
 // Against the softmax of queries and keys, written out.
 TEST(Maps, AreTheWeightsOfTheKeys) {
-  const store::OpenedModel opened = small_model(small_options());
+  const store::OpenedModel opened = small_model("");
   const Findings maps = found(opened, "maps", kText);
   const nn::Recorder values = recorded(opened, kText);
   for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
@@ -49,9 +47,7 @@ TEST(Maps, AreTheWeightsOfTheKeys) {
 
 // The weights of routed experts, 0 for the others.
 TEST(Maps, HaveTheWeightsOfTheExperts) {
-  config::ModelOptions o = small_options();
-  o.attention.projection = "experts";
-  const store::OpenedModel opened = small_model(o);
+  const store::OpenedModel opened = small_model("attention.projection=experts");
   const Findings maps = found(opened, "maps", kText);
   const nn::Recorder values = recorded(opened, kText);
   for (const std::string side : {"layer0.attention.select_in", "layer1.attention.select_out"}) {
@@ -70,9 +66,7 @@ TEST(Maps, HaveTheWeightsOfTheExperts) {
 
 // Relative positions: scores are the sum of content and position; the content is the scaled dot product.
 TEST(Maps, SplitContentAndPosition) {
-  config::ModelOptions o = small_options();
-  o.attention.position = "relative";
-  const store::OpenedModel opened = small_model(o);
+  const store::OpenedModel opened = small_model("attention.position=relative");
   const Findings maps = found(opened, "maps", kText);
   const nn::Recorder values = recorded(opened, kText);
   for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
@@ -87,14 +81,10 @@ TEST(Maps, SplitContentAndPosition) {
 
 // Linear attention, with and without a normaliser (Transformer-MGK, Figure 8): features of queries and keys.
 TEST(Maps, OfLinearAttention) {
-  for (const auto& [normaliser, components] :
-       {std::pair(config::Normaliser::sum, 1), std::pair(config::Normaliser::none, 1),
-        std::pair(config::Normaliser::none, 2)}) {
-    config::ModelOptions o = small_options();
-    o.attention.score = "linear";
-    o.attention.of<config::LinearOptions>().normaliser = normaliser;
-    o.attention.of<config::MixtureOptions>().keys = components == 1 ? config::Keys::single : config::Keys::own;
-    const store::OpenedModel opened = small_model(o);
+  for (const auto& [how, components] : {std::pair("attention.normaliser=sum attention.keys=single", 1),
+                                        {"attention.normaliser=none attention.keys=single", 1},
+                                        {"attention.normaliser=none attention.keys=own", 2}}) {
+    const store::OpenedModel opened = small_model(std::string("attention.score=linear ") + how);
     const at::Tensor weights = found(opened, "maps", kText).tensors.at("layer1.attention");
     EXPECT_TRUE(at::allclose(weights.sum(-1), at::ones({2, 10}), 1e-5, 1e-5));
     EXPECT_EQ(weights.triu(1).abs().max().item<double>(), 0.0);
@@ -150,7 +140,7 @@ TEST(Maps, FindStripes) {
   const at::Tensor near = visible.triu(-3);  // a window of 4
   const Stripes local = vertical_stripes(near / near.sum(-1, true), 4);
   EXPECT_NEAR(local.weight[0].item<double>(), local.by_chance[0].item<double>(), 1e-6);
-  const Findings maps = found(small_model(small_options()), "maps", kText);
+  const Findings maps = found(small_model(""), "maps", kText);
   EXPECT_EQ(maps.figures.front().caption, "vertical stripes");
   EXPECT_EQ(maps.metrics.at("layer1.attention").at("stripe").size(), 2U);
 }

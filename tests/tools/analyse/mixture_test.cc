@@ -4,22 +4,13 @@
 
 #include "small_model.h"
 
-#include "headroom/config/attention/score_options.h"
-
 namespace headroom::analyse {
 namespace mixture_test {
 
-const std::string kText = "mixed keys!!";
-
-config::ModelOptions mixed(config::Keys keys = config::Keys::own) {
-  config::ModelOptions o = small::small_options();
-  o.attention.score = "gaussian_mixture";
-  o.attention.of<config::MixtureOptions>().keys = keys;
-  return o;
-}
+const std::string kText = "mixed keys!!", kMixed = "attention.keys=own attention.score=gaussian_mixture ";
 
 TEST(Mixture, CoefficientsKeysAndDistances) {
-  const store::OpenedModel opened = small::small_model(mixed());
+  const store::OpenedModel opened = small::small_model(kMixed);
   const ModelRunner runner(opened);
   const at::NoGradGuard no_grad;
   runner.parameter("layer1.attention.prior").copy_(at::tensor({0.3, 1.4, 0.7, -0.2}).view({2, 2}));
@@ -37,17 +28,15 @@ TEST(Mixture, CoefficientsKeysAndDistances) {
 
 // Components with equal keys and coefficients have equal shares of every weight.
 TEST(Mixture, HasAnyNumberOfComponentsAndGroupedKeys) {
-  config::ModelOptions o = mixed();
-  o.attention.of<config::MixtureOptions>().n_mixtures = 11;
-  o.attention.n_kv_heads = 1;
-  const Findings mixture = small::found(small::small_model(o), "mixture", kText);
+  const store::OpenedModel opened = small::small_model(kMixed + "attention.n_mixtures=11 attention.n_kv_heads=1");
+  const Findings mixture = small::found(opened, "mixture", kText);
   EXPECT_EQ(mixture.tensors.at("layer0.attention.keys").size(0), 11);
   EXPECT_NE(mixture.figures.front().blocks.dump().find("layer1 head 1"), std::string::npos)
       << "a row for each query head";
 }
 
 TEST(Mixture, EqualComponentsShareEvenly) {
-  const store::OpenedModel opened = small::small_model(mixed());
+  const store::OpenedModel opened = small::small_model(kMixed);
   for (const nn::Parameter& p : opened.model->parameters().all()) {
     if (p.name.ends_with("w_k")) {
       p.tensor[1].copy_(p.tensor[0]);
@@ -66,11 +55,8 @@ TEST(Mixture, EqualComponentsShareEvenly) {
 
 // Responsibilities are weighted by the attention weights.
 TEST(Mixture, SharesAreOfTheAttentionWeights) {
-  for (const config::ModelKind kind : {config::ModelKind::language_model, config::ModelKind::classifier}) {
-    config::ModelOptions o = mixed();
-    o.kind = kind;
-    o.n_classes = o.has_classes() ? 3 : 0;
-    const store::OpenedModel opened = small::small_model(o);
+  for (const std::string kind : {"language_model", "classifier"}) {
+    const store::OpenedModel opened = small::small_model(kMixed + "kind=" + kind);
     const Findings mixture = small::found(opened, "mixture", kText);
     const nn::Recorder values = small::recorded(opened, kText);
     for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
@@ -85,7 +71,7 @@ TEST(Mixture, SharesAreOfTheAttentionWeights) {
 }
 
 TEST(Mixture, ShiftedKeysAreKeysMinusShift) {
-  const store::OpenedModel opened = small::small_model(mixed(config::Keys::shifted));
+  const store::OpenedModel opened = small::small_model(kMixed + "attention.keys=shifted");
   const Findings mixture = small::found(opened, "mixture", kText);
   const at::Tensor k = small::recorded(opened, kText).at("layer0.attention.k")[0];
   const at::Tensor shift = ModelRunner(opened).parameter("layer0.attention.shift");
@@ -94,7 +80,7 @@ TEST(Mixture, ShiftedKeysAreKeysMinusShift) {
 
 // Transformer-MGK, Figures 11 and 12 show a softmax model beside the mixtures.
 TEST(Mixture, SingleKeysHaveMatricesAndKeys) {
-  const store::OpenedModel opened = small::small_model(small::small_options());
+  const store::OpenedModel opened = small::small_model("");
   const Findings mixture = small::found(opened, "mixture", kText);
   const at::Tensor keys = small::recorded(opened, kText).at("layer1.attention.k")[0];
   EXPECT_TRUE(at::allclose(mixture.tensors.at("layer1.attention.keys")[0], keys, 1e-5, 1e-6));
@@ -110,9 +96,7 @@ TEST(Mixture, SingleKeysHaveMatricesAndKeys) {
 }
 
 TEST(Mixture, OfLinearAttention) {
-  config::ModelOptions o = mixed();
-  o.attention.score = "linear";
-  const Findings mixture = small::found(small::small_model(o), "mixture", kText);
+  const Findings mixture = small::found(small::small_model(kMixed + "attention.score=linear"), "mixture", kText);
   EXPECT_EQ(mixture.tensors.at("layer0.attention.keys").sizes().vec(), (std::vector<std::int64_t>{2, 2, 12, 6}));
 }
 

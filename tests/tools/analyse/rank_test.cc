@@ -17,7 +17,7 @@ TEST(Rank, OfKnownMatrices) {
 
 // Queries of 0 give uniform weights; without a causal mask the matrices have rank 1.
 TEST(Rank, ZeroQueriesHaveRankOne) {
-  const store::OpenedModel opened = small::small_model(small::small_options(config::ModelKind::masked_language_model));
+  const store::OpenedModel opened = small::small_model("kind=masked_language_model");
   for (const nn::Parameter& p : opened.model->parameters().all()) {
     if (p.name.ends_with("w_q")) {
       p.tensor.zero_();
@@ -30,7 +30,7 @@ TEST(Rank, ZeroQueriesHaveRankOne) {
 
 // The ranks of all samples, from eigenvalues of the recorded weights.
 TEST(Rank, IsThatOfTheWeights) {
-  const store::OpenedModel opened = small::small_model(small::small_options());
+  const store::OpenedModel opened = small::small_model("");
   const std::string text = "a text of two chunks....";  // 24 bytes
   const Findings rank = small::found(opened, "rank", text);
   const at::Tensor ranks = rank.tensors.at("layer1.attention");
@@ -48,7 +48,7 @@ TEST(Rank, IsThatOfTheWeights) {
 }
 
 TEST(Rank, TakesAsManySamplesAsRequested) {
-  const store::OpenedModel opened = small::small_model(small::small_options());
+  const store::OpenedModel opened = small::small_model("");
   const Findings rank = small::found(opened, "rank", std::string(20 * 12, 'a'), {.samples = 15});
   EXPECT_EQ(rank.tensors.at("layer0.attention").sizes().vec(), (std::vector<std::int64_t>{15, 2}));
   EXPECT_EQ(rank.metrics.at("layers").at("layer0.attention").at("matrices"), 30);

@@ -19,12 +19,12 @@ namespace headroom::analyse::small {
 
 inline const bool kQuiet = (set_log_level(LogLevel::warning), true);  // no progress bars
 
-inline config::ModelOptions small_options(config::ModelKind kind = config::ModelKind::language_model) {
-  config::ModelOptions o = tiny::model(kind);
-  o.vocabulary_size = 260;  // bytes and special tokens
-  o.context_length = 12;
-  o.attention.position = "none";
-  o.n_classes = o.has_classes() ? 3 : 0;
+// Returns small options with other values of keys of [model].
+inline config::ModelOptions small_options(const std::string& keys = "") {
+  // 260: bytes and special tokens
+  config::ModelOptions o =
+      tiny::changed(tiny::model(), "", "vocabulary_size=260 context_length=12 attention.position=none " + keys);
+  o.n_classes = o.has_classes() && o.n_classes == 0 ? 3 : o.n_classes;
   return o;
 }
 
@@ -84,6 +84,10 @@ inline store::OpenedModel small_model(const config::ModelOptions& options, doubl
     }
   }
   return opened;
+}
+
+inline store::OpenedModel small_model(const std::string& keys, double noise = 0.3) {
+  return small_model(small_options(keys), noise);
 }
 
 // Runs one analysis; `more` has its settings.

@@ -164,46 +164,36 @@ std::vector<std::int32_t> inspected_ids() {
   return ids;
 }
 
+at::Tensor row_of(const std::vector<std::int32_t>& ids) {
+  return at::tensor(ids, at::kInt).to(at::kLong).unsqueeze(0);
+}
+
 std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
   std::vector<std::pair<std::string, config::ModelOptions>> all;
-  const auto add = [&](const char* name, const auto& set) {
-    config::ModelOptions o = analyse::small::two_layers(40, 24);
-    set(o);
-    all.emplace_back(name, o);
-  };
-  add("dense", [](auto& o) { o.norm = config::Norm::layer; });
-  add("experts", [](auto& o) {
-    o.attention.projection = "experts";
-    o.attention.bias = true;
-  });
-  add("routed heads", [](auto& o) { o.attention.projection = "routed_heads"; });
-  add("routed queries", [](auto& o) {
-    analyse::small::set_projection(o.attention, "routed_queries");
-    o.attention.bias = true;
-  });
-  add("repeated layers", [](auto& o) { o.n_groups = 1; });
-  add("groups of heads", [](auto& o) { analyse::small::set_groups_of_heads(o.attention); });
-  add("shared and routed heads", [](auto& o) { analyse::small::set_projection(o.attention, "shared_and_routed"); });
-  add("composed", [](auto& o) {
-    o.attention.composition = "dynamic";
-    o.tied_embeddings = true;
-  });
-  add("mixture", [](auto& o) { o.attention.score = "gaussian_mixture"; });
-  add("linear", [](auto& o) { o.attention.score = "linear"; });
-  add("norms after", [](auto& o) { o.norm_position = config::NormPosition::post; });
-  add("window", [](auto& o) { o.attention.window = 5; });
-  add("layers", [](auto& o) {
-    o.attention.window = 5;
-    o.layers = {{.repeat = 1, .attention = {}, .mlp = {}},
-                {.repeat = 1, .attention = {{"window", "0"}}, .mlp = {{"kind", "\"gated\""}}}};
-  });
-  add("output norms", [](auto& o) { o.output_norms = true; });
-  add("mixed layers", [](auto& o) {
-    o.layers = {{.repeat = 1, .attention = {{"score", "\"linear\""}, {"n_heads", "1"}}, .mlp = {}},
-                {.repeat = 1,
-                 .attention = {{"projection", "\"experts\""}, {"n_heads", "3"}, {"n_experts", "3"}, {"top_k", "2"}},
-                 .mlp = {{"kind", "\"gated\""}}}};
-  });
+  for (const auto& [name, keys] : {
+           std::pair("dense", "norm=layer"),
+           {"experts", "attention.projection=experts attention.bias=true"},
+           {"routed heads", "attention.projection=routed_heads"},
+           {"routed queries",
+            "attention.projection=routed_queries attention.n_heads=6 attention.n_kv_heads=2 attention.bias=true"},
+           {"repeated layers", "n_groups=1"},
+           {"groups of heads",
+            "attention.projection=routed_heads attention.n_heads=4 attention.n_kv_heads=2 attention.bias=true "
+            "attention.output_bias=true"},
+           {"shared and routed heads", "attention.projection=shared_and_routed attention.n_heads=4"},
+           {"composed", "attention.composition=dynamic tied_embeddings=true"},
+           {"mixture", "attention.score=gaussian_mixture"},
+           {"linear", "attention.score=linear"},
+           {"norms after", "norm_position=post"},
+           {"window", "attention.window=5"},
+           {"layers", R"(attention.window=5 layers=[{},{attention={window=0},mlp={kind="gated"}}])"},
+           {"output norms", "output_norms=true"},
+           {"mixed layers",
+            R"(layers=[{attention={score="linear",n_heads=1}},{attention={projection="experts",n_heads=3,n_experts=3,)"
+            R"(top_k=2},mlp={kind="gated"}}])"},
+       }) {
+    all.emplace_back(name, tiny::changed(analyse::small::two_layers(40, 24), "", keys));
+  }
   return all;
 }
 
@@ -261,7 +251,7 @@ TEST(Inspector, ContributionsAndLogitsMatchTheModel) {
       EXPECT_TRUE(fields.ended()) << name;
     }
     models::Memory memory;
-    const at::Tensor tokens = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0);
+    const at::Tensor tokens = row_of(ids);
     const at::Tensor logits = model.logits(tokens, memory, {})[0].to(at::kDouble);
     const std::int64_t k = text.about["likeliest"];
     Fields predictions = field(text, "predictions");
@@ -338,20 +328,17 @@ TEST(Inspector, WarnsIfContributionsDoNotSumToTheLogits) {
 TEST(Inspector, ClassifiersShowTheirClasses) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, of] : inspected_models()) {
-    config::ModelOptions options = of;
-    if (options.attention.window > 0) {
+    if (of.attention.window > 0) {
       continue;
     }
-    options.kind = config::ModelKind::classifier;
-    options.n_classes = 3;
-    options.tied_embeddings = false;
+    const config::ModelOptions options = tiny::changed(of, "", "kind=classifier n_classes=3 tied_embeddings=false");
     SCOPED_TRACE(name);
     const models::Classifier model(options, 5);
     const std::vector<std::int32_t> ids = inspected_ids();
     const std::int64_t t = std::ssize(ids);
     const Inspection text = inspect_text(model, ids, {});
     models::Batch batch;
-    batch.tensors["tokens"] = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0);
+    batch.tensors["tokens"] = row_of(ids);
     nn::Recorder recorder({"layer*.attention.probs", "layer*.attention.probs_composed"});
     nn::Context context;
     context.observer = &recorder;
@@ -377,17 +364,14 @@ TEST(Inspector, ClassifiersShowTheirClasses) {
       EXPECT_LE(text.about["layers"][static_cast<std::size_t>(l)]["residual"].get<double>(), 1e-5);
     }
   }
-  config::ModelOptions pairs = analyse::small::two_layers(40, 24);
-  pairs.kind = config::ModelKind::classifier;
-  pairs.n_classes = 3;
-  pairs.paired = true;
+  const config::ModelOptions pairs =
+      tiny::changed(analyse::small::two_layers(40, 24), "", "kind=classifier n_classes=3 paired=true");
   EXPECT_THROW(inspect_text(models::Classifier(pairs, 5), inspected_ids(), {}), UserError);
 }
 
 TEST(Inspector, TheLargestContributionsComeFirst) {
   const at::NoGradGuard no_grad;
-  config::ModelOptions options = analyse::small::two_layers(40, 24);
-  options.attention.projection = "experts";
+  const config::ModelOptions options = tiny::changed(analyse::small::two_layers(40, 24), "projection=experts");
   const models::LanguageModel model(options, 5);
   nn::Recorder recorder([&] {
     std::vector<std::string> names = attributed_values(options.attention);
@@ -400,7 +384,7 @@ TEST(Inspector, TheLargestContributionsComeFirst) {
   context.observer = &recorder;
   models::Memory memory;
   const std::vector<std::int32_t> ids = inspected_ids();
-  model.logits(at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0), memory, context);
+  model.logits(row_of(ids), memory, context);
   LayerValues values;
   for (const auto& [name, value] : recorder.values) {
     values[name.substr(std::string("layer1.attention.").size())] = value;
@@ -425,12 +409,8 @@ TEST(Inspector, BadTextsAreRefused) {
 }
 
 TEST(InspectorPage, HoldsAllArraysAndIsEscaped) {
-  config::TokenizerOptions bytes;
-  bytes.kind = config::TokenizerKind::bytes;
   const auto tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "test");
-  config::ModelOptions options = analyse::small::two_layers(40, 24);
-  options.vocabulary_size = 256;
-  const models::LanguageModel model(options, 5);
+  const models::LanguageModel model(analyse::small::two_layers(256, 24), 5);
   const std::vector<std::int32_t> ids = tokenizer->encode("a</script>\xc3\xa4");
   InspectorPage page{"a <b>", ids, *tokenizer, {}};
   page.views.push_back({"run</script>", 3, inspect_text(model, ids, {}), {"first class", "second class"}});

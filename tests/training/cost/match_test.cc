@@ -143,9 +143,7 @@ TEST(Match, CandidatesAreThePapersTrials) {
 
 TEST(Match, HeadsAndExpertsOfTheConfigStay) {
   config::Config config = recipe("switchhead/wt103_47m");
-  config.model.attention.n_heads = 3;
-  config.model.attention.of<config::RoutingOptions>().n_experts = 4;
-  config.model.attention.of<config::RoutingOptions>().top_k = 1;
+  tiny::set(config, "model.attention.n_heads=3 model.attention.n_experts=4 model.attention.top_k=1");
   const MatchResult result = match(config, recipe(k47M), MatchBy::parameters);
   EXPECT_EQ(result.config.model.attention.n_heads, 3);
   EXPECT_EQ(result.config.model.attention.of<config::RoutingOptions>().n_experts, 4);

@@ -16,13 +16,15 @@ namespace memory_test {
 using namespace config;
 
 // 2 layers, 3 sequences of 8 tokens; relu saves one hidden layer.
-config::Config small_config() {
+config::Config small_config(const std::string& keys = "") {
   config::Config config;
   config.model = tiny::model({.vocabulary = 100, .d_model = 16, .context_length = 8, .d_head = 4, .d_hidden = 32});
-  config.model.mlp.activation = config::Activation::relu;
-  config.train.batch_size = 3;
-  config.train.precision = config::Precision::fp32;
-  return config;
+  tiny::set(config, "model.mlp.activation=relu train.batch_size=3 train.precision=fp32");
+  return tiny::changed(config, keys);
+}
+
+std::int64_t activations(const std::string& keys = "") {
+  return step_memory(small_config(keys)).activations;
 }
 
 TEST(StepMemory, IsCountedByHand) {
@@ -40,20 +42,15 @@ TEST(StepMemory, IsCountedByHand) {
 }
 
 TEST(StepMemory, DroppedWeightsAreKept) {
-  config::Config config = small_config();
-  const std::int64_t without = step_memory(config).activations;
-  config.model.attention.dropout = 0.1;
+  const std::string dropout = "model.attention.dropout=0.1 ", linear = "model.attention.score=linear ";
   // Before and after the dropout, in 3 sequences, 2 layers, 2 heads, 8 queries and 8 keys.
-  EXPECT_EQ(step_memory(config).activations - without, 4 * 2 * 3 * 2 * 2 * 8 * 8);
-  config.model.attention.score = "linear";
-  config::Config linear = config;
-  linear.model.attention.dropout = 0.0;
-  EXPECT_EQ(step_memory(config).activations, step_memory(linear).activations);
+  EXPECT_EQ(activations(dropout) - activations(), 4 * 2 * 3 * 2 * 2 * 8 * 8);
+  EXPECT_EQ(activations(dropout + linear), activations(linear));
 }
 
 TEST(StepMemory, FormulasWithoutAKernelKeepTheirValues) {
   constexpr std::int64_t kPairs = 4 * 3 * 2 * 2 * 8 * 8;  // bytes of 3 sequences, 2 layers, 2 heads, 8 queries and keys
-  const auto activations = [](const std::string& position, const std::string& formula, double dropout = 0.0) {
+  const auto with_formula = [](const std::string& position, const std::string& formula, double dropout = 0.0) {
     config::Config config = small_config();
     config.model.attention.position = position;
     config.model.attention.of<config::DotOptions>().formula = formula;
@@ -61,59 +58,42 @@ TEST(StepMemory, FormulasWithoutAKernelKeepTheirValues) {
     config.model.attention.dropout = dropout;
     return step_memory(config).activations;
   };
-  const std::int64_t plain = activations("none", "b + s");
-  EXPECT_EQ(activations("none", "20 * tanh(s / 20) + b"), plain);
-  EXPECT_EQ(activations("alibi", "s + b") - plain, kPairs);  // the weights
-  EXPECT_EQ(activations("alibi", "20 * tanh(s / 20) + b") - plain, 2 * kPairs);
-  EXPECT_EQ(activations("alibi", "b * log(1 + exp(s))") - plain, 4 * kPairs);  // exp, 1 + exp, log
-  EXPECT_EQ(activations("none", "s * b", 0.1) - plain, 3 * kPairs);            // s, weights twice
+  const std::int64_t plain = with_formula("none", "b + s");
+  EXPECT_EQ(with_formula("none", "20 * tanh(s / 20) + b"), plain);
+  EXPECT_EQ(with_formula("alibi", "s + b") - plain, kPairs);  // the weights
+  EXPECT_EQ(with_formula("alibi", "20 * tanh(s / 20) + b") - plain, 2 * kPairs);
+  EXPECT_EQ(with_formula("alibi", "b * log(1 + exp(s))") - plain, 4 * kPairs);  // exp, 1 + exp, log
+  EXPECT_EQ(with_formula("none", "s * b", 0.1) - plain, 3 * kPairs);            // s, weights twice
 }
 
 TEST(StepMemory, MuonKeepsNoSquaresOfWhatItMoves) {
-  config::Config config = small_config();
-  const std::int64_t adamw = step_memory(config).moments;
-  config.train.optimizer = config::Optimizer::muon;
   const std::int64_t matrices = 2 * (4 * 16 * 2 * 4 + 2 * 16 * 32);  // two layers: q, k, v, o and the MLP's
-  EXPECT_EQ(adamw - step_memory(config).moments, 4 * matrices);
+  EXPECT_EQ(step_memory(small_config()).moments - step_memory(small_config("train.optimizer=muon")).moments,
+            4 * matrices);
 }
 
 TEST(StepMemory, MicroBatchesNeedLessAndKeepTheGradients) {
-  config::Config config = small_config();
-  const StepMemory whole = step_memory(config);
-  config.train.accumulate = 3;
-  const StepMemory parts = step_memory(config);
-  EXPECT_EQ(3 * parts.activations, whole.activations);
+  const StepMemory parts = step_memory(small_config("train.accumulate=3"));
+  EXPECT_EQ(3 * parts.activations, activations());
   EXPECT_EQ(parts.total, parts.parameters + parts.moments + parts.gradients + parts.activations);
 }
 
 TEST(StepMemory, ABatchOfSoManyTokensHasNoMoreSequences) {
-  config::Config config = small_config();
-  const std::int64_t three = step_memory(config).activations;
-  config.train.batch_size = 300;
-  config.train.batch_tokens = 3 * 8 + 7;
-  EXPECT_EQ(step_memory(config).activations, three);
+  EXPECT_EQ(activations("train.batch_size=300 train.batch_tokens=31"), activations()) << "31 = 3 * 8 + 7";
 }
 
 TEST(StepMemory, NarrowProductsTakeHalfAndCopiesOfTheMatrices) {
-  config::Config config = small_config();
-  const std::int64_t matrices = count_parameters(config.model) - 100 * 16, tokens = 3 * 8;
-  config.train.precision = config::Precision::bf16;
+  const std::int64_t matrices = count_parameters(small_config().model) - 100 * 16, tokens = 3 * 8;
   const std::int64_t wide = 2 * 2 * 16 + 16, narrow = 2 * (2 * 16 + 4 * 2 * 4 + 32) + 16;
-  EXPECT_EQ(step_memory(config).activations, tokens * (4 * wide + 2 * narrow) + 2 * matrices);
+  EXPECT_EQ(activations("train.precision=bf16"), tokens * (4 * wide + 2 * narrow) + 2 * matrices);
 }
 
 TEST(StepMemory, GrowsWithMemoryKeysAndExperts) {
-  config::Config config = small_config();
-  config.model.attention.position = "relative";
-  const std::int64_t before = step_memory(config).activations;
-  config.model.memory_length = 8;
+  const std::string relative = "model.attention.position=relative ", memory = relative + "model.memory_length=8 ",
+                    experts = memory + "model.mlp.kind=experts model.mlp.top_k=";
   // Keys and values of the memory in two layers; the memory of 3 sequences before and after.
-  EXPECT_EQ(step_memory(config).activations - before, 4 * 3 * (2 * 8 * 2 * 2 * 4 + 2 * 2 * 8 * 16));
-  config.model.mlp.kind = config::MlpKind::experts;
-  config.model.mlp.top_k = 4;
-  const std::int64_t of_experts = step_memory(config).activations;
-  config.model.mlp.top_k = 2;
-  EXPECT_EQ(of_experts - step_memory(config).activations, 4 * 3 * 8 * 2 * 2 * 32);
+  EXPECT_EQ(activations(memory) - activations(relative), 4 * 3 * (2 * 8 * 2 * 2 * 4 + 2 * 2 * 8 * 16));
+  EXPECT_EQ(activations(experts + "4") - activations(experts + "2"), 4 * 3 * 8 * 2 * 2 * 32);
 }
 
 TEST(StepMemory, AModelOfAnySizeHasOneOrIsRefused) {

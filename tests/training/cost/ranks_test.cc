@@ -143,9 +143,7 @@ TEST(Ranks, StagingIsBounded) {
 // do not divide six.
 TEST(Ranks, AccumulatorsAreRaisedToADivisor) {
   config::Config config = recipe("switchhead/wt103_47m");
-  config.train.batch_size = 6;
-  config.train.accumulate = 6;
-  config.train.gradient_accumulators = 2;
+  tiny::set(config, "train.batch_size=6 train.accumulate=6 train.gradient_accumulators=2");
   const RanksCost cost = ranks_cost(config, 4);
   EXPECT_EQ(cost.accumulators, 6);
   EXPECT_EQ(cost.rounds, 2);

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <sstream>
 #include <string>
 
 #include "tiny/options.h"
@@ -20,13 +19,7 @@ inline config::ModelOptions small_model() {
 
 // Applies assignments to keys of [model], separated by spaces: "n_layers=3 attention.top_k=2".
 inline config::ModelOptions with(const config::ModelOptions& model, const std::string& assignments) {
-  config::Config config;
-  config.model = model;
-  std::istringstream stream(assignments);
-  for (std::string one; stream >> one;) {
-    config::set_key(config, "model." + one);
-  }
-  return config.model;
+  return tiny::changed(model, "", assignments);
 }
 
 // Changes of a model, and the count that they lead to.

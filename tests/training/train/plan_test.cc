@@ -107,25 +107,6 @@ TEST(Plan, NamesTheDivergedFigure) {
   EXPECT_EQ(plan.diverged(tasks::Figures{{"loss", INFINITY}}), "the validation loss is inf");
 }
 
-TEST(Plan, AFinishedRunHasFiniteFigures) {
-  const TrainingPlan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
-  EXPECT_EQ(plan.failed({}), "");
-  EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 4.0}, {"perplexity", 54.6}}}}}), "");
-  const std::string why = "the validation perplexity is inf after the last step, 10";
-  EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 900.0}, {"perplexity", INFINITY}}}}}), why);
-  EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 900.0}}}}}), why) << "as files keep it";
-}
-
-TEST(Plan, SuggestsARemedy) {
-  config::TrainOptions options;
-  EXPECT_EQ(advice(options), "a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm");
-  options.clip_norm = 0.0;
-  EXPECT_EQ(advice(options),
-            "a lower train.learning_rate, more train.warmup_steps or train.clip_norm = 0.25 (it is 0, which clips "
-            "nothing)");
-  EXPECT_HAS(remark_on(5.6, 8.3, 5.5, options), "train.clip_norm = 0.25");
-}
-
 TEST(Plan, SavesOnceTheIntervalIsKnown) {
   TrainingPlan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
   EXPECT_FALSE(plan.saves(5));

@@ -92,9 +92,7 @@ TEST_F(StartTest, OptimizerAndPositionAreFresh) {
 }
 
 TEST_F(StartTest, ResumedWithoutTheFileItIsTheSameRun) {
-  next_.train.steps = 12;
-  next_.train.checkpoint_every = 5;
-  next_.train.keep_checkpoints = 9;
+  tiny::set(next_, "train.steps=12 train.checkpoint_every=5 train.keep_checkpoints=9");
   const TrainResult whole = train(request(next_, "whole"));
   fs::remove_all(folder_ / "before");
   fs::create_directories(folder_ / "rest" / "checkpoints");
@@ -161,9 +159,7 @@ TEST_F(StartTest, TokensOfAnotherTokenizerAreRefusedByName) {
 // Tables with a row for each position must fit.
 TEST_F(StartTest, LearnedPositionsKeepTheirLength) {
   config::Config config = of(tiny::config(), "first.txt");
-  config.model.memory_length = 0;
-  config.model.attention.position = "learned";
-  config.train.steps = 1;
+  tiny::set(config, "model.memory_length=0 model.attention.position=learned train.steps=1");
   train(request(config, "learned"));
   next_.train.start_from = (folder_ / "learned").string();
   const std::string message = refusal("model.context_length=12");
@@ -176,22 +172,6 @@ TEST_F(StartTest, WithoutACheckpointAConfigStaysAsItIs) {
   const config::Config begun = with_initial_parameters(next_);
   EXPECT_EQ(begun.model.d_model, 16);
   EXPECT_EQ(config::to_toml(with_initial_parameters(begun)), config::to_toml(begun));
-}
-
-// Bit-identical for any number of interruptions.
-TEST_F(StartTest, AMixtureResumesExactly) {
-  config::Config config = of(tiny::config(), "first.txt");
-  config.data.train.push_back((folder_ / "second.txt").string());
-  config.data.mixture = {3, 1};
-  config.train.steps = 60;  // several times through the second text's only row
-  config.train.checkpoint_every = 25;
-  config.train.keep_checkpoints = 9;
-  const TrainResult whole = train(request(config, "whole"));
-  fs::create_directories(folder_ / "rest" / "checkpoints");
-  fs::copy(folder_ / "whole" / "checkpoints" / "step_25.safetensors", folder_ / "rest" / "checkpoints");
-  EXPECT_EQ(train(request(config, "rest", true)).parameters_sha256, whole.parameters_sha256);
-  config.data.mixture = {2, 2};
-  EXPECT_THROW(train(request(config, "rest", true)), UserError);
 }
 
 }  // namespace start_test

@@ -67,10 +67,7 @@ class Train : public ::testing::Test {
 };
 
 TEST_F(Train, LearnsAndWritesItsFolder) {
-  config_.train.steps = 150;
-  config_.train.log_every = 10;
-  config_.train.evaluate_every = 50;
-  config_.train.checkpoint_every = 60;
+  tiny::set(config_, "train.steps=150 train.log_every=10 train.evaluate_every=50 train.checkpoint_every=60");
   const TrainResult result = train(request("run"));
   EXPECT_EQ(result.steps, 150);
   EXPECT_FALSE(result.interrupted);
@@ -110,6 +107,9 @@ TEST_F(Train, EveryKindOfRunLearnsAndResumes) {
   const std::pair<std::string, std::vector<std::string>> kinds[] = {
       {"hidden tokens", {"model.kind=masked_language_model", "model.vocabulary_size=258", "model.context_length=24"}},
       {"chunks", {"data.batching=chunks", "train.accumulate=2", "train.steps=46"}},
+      {"a mixture",
+       {fmt::format(R"(data.train=["{0}/train.txt", "{0}/validation.txt"])", folder_.path().string()),
+        "data.mixture=[3, 1]"}},
       {"shared keys, layers without attention or MLP",
        {"model.n_layers=3", "model.attention.projection=dense", "model.attention.position=rope",
         R"(model.layers=[{},{attention={share_kv=1},mlp={kind="none"}},{attention={n_heads=0}}])"}},
@@ -132,10 +132,7 @@ TEST_F(Train, EveryKindOfRunLearnsAndResumes) {
   for (const auto& [name, assignments] : kinds) {
     SCOPED_TRACE(name);
     SetUp();
-    config_.model.memory_length = 0;
-    config_.train.steps = 60;
-    config_.train.checkpoint_every = 20;
-    config_.train.keep_checkpoints = 9;
+    tiny::set(config_, "model.memory_length=0 train.steps=60 train.checkpoint_every=20 train.keep_checkpoints=9");
     for (const std::string& assignment : assignments) {
       config::set_key(config_, assignment);
     }
@@ -181,9 +178,7 @@ TEST_F(Train, ResumesWithMoreSteps) {
 }
 
 TEST_F(Train, RecordsADivergence) {
-  config_.train.learning_rate = 1e30;
-  config_.train.clip_norm = 0.0;
-  config_.train.log_every = 1;
+  tiny::set(config_, "train.learning_rate=1e30 train.clip_norm=0.0 train.log_every=1");
   EXPECT_THROW(train(request("run")), DivergedError);
   const TrainedRun read = read_finished_run(folder_ / "run", config_, tasks::task_for(config_, "test"));
   EXPECT_HAS(read.diverged, "so training stopped");
@@ -199,24 +194,6 @@ TEST_F(Train, LeavesNoFolderIfNothingStarted) {
   fs::create_directory(folder_ / "mine");
   EXPECT_HAS(refusal(request("mine")), "nowhere.txt");
   EXPECT_TRUE(fs::exists(folder_ / "mine")) << "somebody else's";
-}
-
-TEST_F(Train, AnInvalidPromptStartsNoRun) {
-  config_.train.sample_every = 1;
-  config_.train.sample_prompt = "\xff";
-  EXPECT_HAS(refusal(request("new")), "train.sample_prompt: must be valid UTF-8");
-  EXPECT_FALSE(fs::exists(folder_ / "new"));
-}
-
-TEST_F(Train, DamagedMetricsDoNotMatter) {
-  config_.train.steps = 2;
-  train(request("run"));
-  std::ofstream(folder_ / "run" / "metrics.jsonl", std::ios::app)
-      << R"({"step": 1, "validation_loss": "x", "seconds": "y"})" << '\n'
-      << R"({"step": 1, "loss": []})"
-      << "\n{\n";
-  config_.train.steps = 4;
-  EXPECT_EQ(train(request("run", true)).steps, 4);
 }
 
 TEST_F(Train, RefusesAnotherRunsFolder) {
@@ -250,18 +227,14 @@ TEST_F(Train, RemovesTemporaryFilesOfAKilledRun) {
 
 // A batch that takes long compared with writing a checkpoint.
 void make_slow(config::Config& config) {
-  config.model.context_length = 128;
-  config.model.memory_length = 0;
-  config.train.batch_size = 8;
+  tiny::set(config, "model.context_length=128 model.memory_length=0 train.batch_size=8");
 }
 
 TEST_F(Train, ChoosesItsIntervals) {
   write_text_file(folder_ / "train.txt", tiny::text(9000));
   write_text_file(folder_ / "validation.txt", tiny::text(40, 2));
   make_slow(config_);
-  config_.train.steps = 200;
-  config_.train.keep_checkpoints = 1000;
-  config_.train.log_every = 200;
+  tiny::set(config_, "train.steps=200 train.keep_checkpoints=1000 train.log_every=200");
   const TrainResult result = train(request("run"));
   const config::TrainOptions decided = written("run").train;
   EXPECT_EQ(decided.evaluate_every, 10) << "a twentieth: this validation is short";
@@ -281,9 +254,7 @@ TEST_F(Train, ChoosesItsIntervals) {
 }
 
 TEST_F(Train, ResumesWithItsStoredIntervals) {
-  config_.train.steps = 8;
-  config_.train.checkpoint_every = 3;
-  config_.train.evaluate_every = 2;
+  tiny::set(config_, "train.steps=8 train.checkpoint_every=3 train.evaluate_every=2");
   train(request("run"));
   fs::remove(folder_ / "run" / "checkpoints" / "step_8.safetensors");
   config_.train.checkpoint_every = config_.train.evaluate_every = config::kAutomatic;
@@ -301,11 +272,9 @@ TEST_F(Train, ResumesWithItsStoredIntervals) {
 
 // The loss is about 1000; its perplexity is not finite.
 TEST_F(Train, AFinalFigureThatIsNotFiniteIsAFailedRun) {
-  config_.train.learning_rate = 100.0;
-  config_.train.warmup_steps = 0;
-  config_.train.schedule = config::Schedule::constant;
-  config_.train.steps = 4;
-  config_.train.clip_norm = 0.0;
+  tiny::set(config_,
+            "train.learning_rate=100.0 train.warmup_steps=0 train.schedule=constant train.steps=4 "
+            "train.clip_norm=0.0");
   for (const bool resumed : {false, true}) {
     const std::string why = refusal(request("run", resumed));
     EXPECT_HAS(why, "validation perplexity is inf after the last step, 4");
@@ -315,9 +284,7 @@ TEST_F(Train, AFinalFigureThatIsNotFiniteIsAFailedRun) {
 }
 
 TEST_F(Train, StopsWhenTheLossIsNotFinite) {
-  config_.train.learning_rate = 1e30;
-  config_.train.clip_norm = 0.0;
-  config_.train.checkpoint_every = 1;
+  tiny::set(config_, "train.learning_rate=1e30 train.clip_norm=0.0 train.checkpoint_every=1");
   config_.train.evaluate_every = 0;  // a validation after step 1 would find it earlier
   const std::string why = refusal(request("run"));
   EXPECT_HAS(why, "step 2");
@@ -364,13 +331,11 @@ TEST_F(Train, NamesErrorsInTheData) {
   config_.model.vocabulary_size = 300;
   EXPECT_HAS(refusal(request("a")), "vocabulary_size");
   config_ = tiny::config();
-  config_.data.train = {(folder_ / "absent.txt").string()};
   config_.data.validation = {(folder_ / "validation.txt").string()};
-  EXPECT_HAS(refusal(request("b")), "absent.txt");
   write_text_file(folder_ / "short.txt", "too short");
   config_.data.train = {(folder_ / "short.txt").string()};
-  EXPECT_HAS(refusal(request("c")), "context_length");
-  for (const char* name : {"a", "b", "c"}) {
+  EXPECT_HAS(refusal(request("b")), "context_length");
+  for (const char* name : {"a", "b"}) {
     EXPECT_FALSE(fs::exists(folder_ / name / "config.toml")) << "a refused run leaves the folder free";
   }
 }
