@@ -282,13 +282,9 @@ TEST(Checkpoint, WithInvalidContentIsRefused) {
 // Returns a mixture with a prior for each head and key position.
 config::Config mixture(config::PriorUpdate update, const char* position) {
   config::Config config = tiny::config();
-  config.model.memory_length = 0;
-  config.model.attention.projection = "dense";
-  config.model.attention.score = "gaussian_mixture";
+  tiny::set(config, "model.memory_length=0 model.attention.projection=dense model.attention.score=gaussian_mixture");
   config.model.attention.position = position;
-  config.model.attention.of<config::MixtureOptions>().keys = config::Keys::own;
-  config.model.attention.of<config::MixtureOptions>().n_mixtures = 2;
-  config.model.attention.of<config::MixtureOptions>().prior = config::Prior::head_position;
+  tiny::set(config, "model.attention.keys=own model.attention.n_mixtures=2 model.attention.prior=head_position");
   config.model.attention.of<config::MixtureOptions>().prior_update = update;
   return config;
 }

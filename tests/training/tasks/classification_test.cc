@@ -54,9 +54,7 @@ TEST(Classification, ReadsTextsAndPairsOfThem) {
   const tiny::Folder folder;
   config::Config config = listops_config();
   config.data = {};
-  config.model.vocabulary_size = config.tokenizer.vocabulary_size = 256;
-  config.model.n_classes = 2;
-  config.model.paired = true;
+  tiny::set(config, "model.vocabulary_size=256 tokenizer.vocabulary_size=256 model.n_classes=2 model.paired=true");
   write_text_file(folder / "pairs.tsv", "label\ttext\ttext2\n1\tone\tanother one\n0\ttwo\tthree\n");
   config.data.train = config.data.validation = {(folder / "pairs.tsv").string()};
   config.train.batch_size = 2;
@@ -107,34 +105,20 @@ TEST(Classification, ModelsOfListOpsAreComparedByTheLoss) {
   EXPECT_EQ(headline(task.figures()).name, "loss");
   EXPECT_EQ(task.figures().front().name, "loss");
   EXPECT_EQ(shown_in_tables(task.figures()).size(), 2U);
-  config::Config texts = listops_config();
-  texts.data.generator = config::Generator::none;
-  EXPECT_EQ(headline(task_for(texts, "test").figures()).name, "accuracy");
+  EXPECT_EQ(headline(task_for(tiny::changed(listops_config(), "data.generator=none"), "test").figures()).name,
+            "accuracy");
 }
 
 TEST(Classification, NamesInvalidSettings) {
-  config::Config config = listops_config();
-  config.model.vocabulary_size = 12;
-  EXPECT_HAS(refusal(config), "model.vocabulary_size: must be at least 16");
-  config = listops_config();
-  config.model.context_length = 20;
-  EXPECT_HAS(refusal(config), "model.context_length: must be at least 50");
-  config = listops_config();
-  config.model.padding_token = 3;
-  EXPECT_HAS(refusal(config), "model.padding_token");
-  config = listops_config();
-  config.model.n_classes = 2;
-  EXPECT_HAS(refusal(config), "10 classes");
-  config = listops_config();
-  config.data.train = {"there.tsv"};
-  EXPECT_HAS(refusal(config), "data.validation: must name files");
-  config = listops_config();
-  config.data = {};
-  config.model.vocabulary_size = 256;
-  EXPECT_HAS(refusal(config), "data.train: names no files");
-  config = listops_config();
-  config.train.batch_size = 1000;
-  EXPECT_HAS(refusal(config), "too few for a batch of train.batch_size = 1000");
+  for (const auto& [keys, part] : {std::pair("model.vocabulary_size=12", "model.vocabulary_size: must be at least 16"),
+                                   {"model.context_length=20", "model.context_length: must be at least 50"},
+                                   {"model.padding_token=3", "model.padding_token"},
+                                   {"model.n_classes=2", "10 classes"},
+                                   {"data.train=[\"there.tsv\"]", "data.validation: must name files"},
+                                   {"data.generator=none model.vocabulary_size=256", "data.train: names no files"},
+                                   {"train.batch_size=1000", "too few for a batch of train.batch_size = 1000"}}) {
+    EXPECT_HAS(refusal(tiny::changed(listops_config(), keys)), part);
+  }
 }
 
 }  // namespace classification_test

@@ -19,14 +19,10 @@ class CompositionModellingTask : public ::testing::Test {
  protected:
   CompositionModellingTask() {
     config_ = tiny::config();
-    config_.model.memory_length = 0;
-    config_.model.context_length = 256;
-    config_.model.n_layers = 1;
+    tiny::set(config_, "model.memory_length=0 model.context_length=256 model.n_layers=1");
     config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
     config_.vocabulary_follows_tokenizer = true;
-    config_.data.generator = config::Generator::composition;
-    config_.data.generated_train = 200;
-    config_.data.generated_validation = 12;
+    tiny::set(config_, "data.generator=composition data.generated_train=200 data.generated_validation=12");
   }
 
   TaskData open() const { return task_for(config_, "test").open(config_, folder_.path()); }

@@ -187,41 +187,5 @@ TEST(Sums, OfTranslatedPartsAddUp) {
   expect_same(translation(), added({sums(files.first), sums(files.second)}), whole);
 }
 
-// The parts are two data sets without a common file, because hidden tokens depend on a row's place in its file, and
-// generated rows have no file. Their sums give the mean over all predictions.
-TEST(Sums, OfTwoDataSetsGiveTheMeanOverBoth) {
-  const auto loss = [](const Sums& sums) { return mean(sums, kCrossEntropy); };
-  const Sums a = {{std::string(kCrossEntropy), {.sum = 6.0, .count = 2}}},
-             b = {{std::string(kCrossEntropy), {.sum = 3.0, .count = 4}}};
-  EXPECT_EQ(loss(added({a, b})), 1.5);
-  const tiny::Folder folder;
-  config::Config config = tiny::config();
-  config.model.kind = config::ModelKind::masked_language_model;
-  config.model.vocabulary_size = 258;
-  config.model.memory_length = 0;
-  config.model.context_length = 32;
-  const auto model = models::make_model(config.model, 5);
-  const auto hidden = [&](const std::string& name, std::uint64_t seed) {
-    const std::string file = Shared::write(folder, name, tiny::text(300 * seed, seed));
-    return masked_language_modelling()
-        .open_evaluation(
-            {.config = config, .tokenizer = tiny::bytes_tokenizer(), .files = {file}, .cache = folder.path()})
-        ->evaluate(*model, {})
-        .sums;
-  };
-  const Sums one = hidden("one.txt", 1), two = hidden("two.txt", 2), both = added({one, two});
-  const auto n = [](const Sums& sums) { return static_cast<double>(sum_of(sums, kCrossEntropy).count); };
-  EXPECT_GT(n(two), n(one));
-  EXPECT_NEAR(figure(masked_language_modelling().figures_of(both), "loss"),
-              (loss(one) * n(one) + loss(two) * n(two)) / (n(one) + n(two)), 1e-12);
-
-  const Sums few = {{"right_answers", {.sum = 1.0, .count = 4}}, {"answer_log_probability", {.sum = -4.0, .count = 4}}},
-             many = {{"right_answers", {.sum = 5.0, .count = 8}},
-                     {"answer_log_probability", {.sum = -20.0, .count = 8}}};
-  const Figures figures = composition().figures_of(added({few, many}));
-  EXPECT_EQ(figures.at("accuracy"), 0.5);
-  EXPECT_EQ(figures.at("answer_perplexity"), std::exp(2.0));
-}
-
 }  // namespace sums_test
 }  // namespace headroom::tasks

@@ -60,9 +60,7 @@ TEST(PictureClassification, CountsTheFiveLikeliestOfMoreClasses) {
     const Figures figures = figures_of(data.validation->evaluate(*model, {.batch_size = 7}));
     double right = 0.0, among = 0.0;
     config.train.batch_size = 40;
-    config::Config plain = config;
-    plain.data.augment_shift = 0;
-    plain.data.augment_flip = false;
+    const config::Config plain = tiny::changed(config, "data.augment_shift=0 data.augment_flip=false");
     const models::Batch batch = image_classification().open(plain, folder.path()).training->next();
     const at::NoGradGuard no_grad;
     const at::Tensor logits = dynamic_cast<const models::ClassModel&>(*model).class_logits(batch, {});
@@ -106,9 +104,7 @@ config::Config in_folder(const tiny::Folder& folder, bool with_damage = false) {
     write_text_file(of_class / fmt::format("{}.pgm", number), picture);
   }
   config.data.train = config.data.validation = {(folder / "set").string()};
-  config.data.augment_crop = 0.3;
-  config.data.randaugment = 2;
-  config.data.mixup = 0.4;
+  tiny::set(config, "data.augment_crop=0.3 data.randaugment=2 data.mixup=0.4");
   return config;
 }
 
@@ -159,10 +155,9 @@ TEST(PicturesInFolders, DamagedOnesStopOrAreLeftOut) {
     EXPECT_HAS(user_error_of([&] { data.training->next(); }), damage);
     EXPECT_HAS(user_error_of([&] { data.validation->evaluate(*model, {}); }), damage);
   }
-  config.data.skip_bad_rows = true;
-  config.data.augment_crop = config.data.mixup = 0.0;
-  config.data.randaugment = config.data.augment_shift = 0;
-  config.data.augment_flip = false;
+  tiny::set(config,
+            "data.skip_bad_rows=true data.augment_crop=0.0 data.mixup=0.0 data.randaugment=0 data.augment_shift=0 "
+            "data.augment_flip=false");
   const TaskData data = image_classification().open(config, folder.path());
   const at::Tensor images = data.training->next().at("images").flatten(1);
   EXPECT_EQ(images.size(0), 40);

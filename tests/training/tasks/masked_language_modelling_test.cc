@@ -17,15 +17,6 @@ Figures figures_of(const Evaluation& evaluation) {
   return masked_language_modelling().figures_of(evaluation.sums);
 }
 
-config::Config masked_config() {
-  config::Config config = tiny::config();
-  config.model.kind = config::ModelKind::masked_language_model;
-  config.model.vocabulary_size = 258;
-  config.model.memory_length = 0;
-  config.model.context_length = 32;
-  return config;
-}
-
 class MaskedText : public testing::Test {
  protected:
   MaskedText() {
@@ -40,7 +31,9 @@ class MaskedText : public testing::Test {
   TaskData open() const { return masked_language_modelling().open(config_, folder_ / "cache"); }
 
   tiny::Folder folder_;
-  config::Config config_ = masked_config();
+  config::Config config_ = tiny::changed(tiny::config(),
+                                         "model.kind=masked_language_model model.vocabulary_size=258 "
+                                         "model.memory_length=0 model.context_length=32");
 };
 
 std::vector<std::int32_t> ids_of(const data::TokenFile& file, const RowSpan& span) {

@@ -80,43 +80,11 @@ double by_engine(const models::LanguageModel& model, const Sequence& sequence, s
   return sum;
 }
 
-// In any batch, and as a server computes them from prompts that it reads in chunks.
-TEST(Score, IsBitForBitTheSameHoweverItIsComputed) {
-  const auto tokenizer = tiny::bytes_tokenizer();
-  for (const std::int64_t memory : {0, 8}) {
-    const models::LanguageModel model(model_options(memory), 5);
-    std::vector<Sequence> sequences;
-    for (std::uint64_t i = 1; i <= 13; ++i) {
-      sequences.push_back(to_sequence(*tokenizer, tiny::text(1 + 5 * i, i), tiny::text(1 + i % 5, 100 + i), "test"));
-    }
-    const Scores alone = score(model, sequences, {.batch_size = 1}, "test");
-    for (const std::int64_t batch : {2, 5, 100}) {
-      const Scores scores = score(model, sequences, {.batch_size = batch}, "test");
-      for (std::size_t i = 0; i < sequences.size(); ++i) {
-        EXPECT_EQ(scores.spans[i][0].log_probability, alone.spans[i][0].log_probability)
-            << i << " with memory " << memory << ", batch " << batch;
-      }
-    }
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-      if (std::ssize(sequences[i].tokens) > model.options().context_length + 1 && memory == 0) {
-        continue;  // score() truncates, the engine slides
-      }
-      for (const std::int64_t prompt_chunk : {128, 4, 1}) {
-        EXPECT_EQ(by_engine(model, sequences[i], prompt_chunk), alone.spans[i][0].log_probability)
-            << i << " with memory " << memory << ", chunks of " << prompt_chunk;
-      }
-    }
-  }
-}
-
-// The model and the texts are large enough for operators to divide their work among threads.
+// In any batch, and as a server computes them from prompts that it reads in chunks. The model and the texts are large
+// enough for operators to divide their work among threads.
 TEST(Score, ThreadsBatchesAndChunksKeepTheBitsInBothPrecisions) {
   const int before = at::get_num_threads();
-  config::ModelOptions options = model_options(0);
-  options.d_model = 80;
-  options.context_length = 160;
-  options.attention.d_head = 20;
-  options.mlp.d_hidden = 150;
+  config::ModelOptions options = tiny::changed(model_options(0), "", "d_model=80 attention.d_head=20 mlp.d_hidden=150");
   const tiny::Folder folder;
   const auto text = tiny::token_file(folder, "text", tiny::text(3000));
   std::vector<Sequence> sequences;
@@ -124,7 +92,10 @@ TEST(Score, ThreadsBatchesAndChunksKeepTheBitsInBothPrecisions) {
     sequences.push_back(
         to_sequence(*tiny::bytes_tokenizer(), tiny::text(1 + 15 * i, i), tiny::text(1 + i, 100 + i), "test"));
   }
-  for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+  for (const auto& [precision, memory] :
+       {std::pair(config::Precision::fp32, 0), {config::Precision::bf16, 0}, {config::Precision::fp32, 40}}) {
+    options.memory_length = memory;
+    options.context_length = memory > 0 ? memory : 160;  // all texts fit; with memory, longer ones have several chunks
     models::LanguageModel model(options, 5);
     config::TrainOptions train;
     train.precision = precision;
@@ -143,7 +114,7 @@ TEST(Score, ThreadsBatchesAndChunksKeepTheBitsInBothPrecisions) {
       }
       return std::pair(all, evaluate_text(model, text, {.batch_size = batch, .context = context}).sums);
     };
-    EXPECT_TRUE(results(3, 4, 7) == results(1, 1, 128)) << config::name_of(precision);
+    EXPECT_TRUE(results(3, 4, 7) == results(1, 1, 128)) << config::name_of(precision) << ", " << memory;
   }
   at::set_num_threads(before);
 }

@@ -20,47 +20,28 @@ inline Figures figures_of(const Evaluation& evaluation) {
 // A few hundred short expressions, and a model with every dropout enabled.
 inline config::Config listops_config() {
   config::Config config = tiny::config();
-  config.model.kind = config::ModelKind::classifier;
-  config.model.vocabulary_size = data::listops::kVocabulary;
-  config.model.context_length = 50;
-  config.model.memory_length = 0;
-  config.model.n_classes = 10;
-  config.model.d_head_hidden = 12;
-  config.model.attention.position = "learned";
-  config.tokenizer.vocabulary_size = data::listops::kVocabulary;
-  config.data.generator = config::Generator::listops;
-  config.data.generated_train = 300;
-  config.data.generated_validation = 70;
+  tiny::set(config,
+            "model.kind=classifier model.vocabulary_size=16 model.context_length=50 model.memory_length=0 "
+            "model.n_classes=10 model.d_head_hidden=12 model.attention.position=learned tokenizer.vocabulary_size=16 "
+            "data.generator=listops data.generated_train=300 data.generated_validation=70");
   return config;
 }
 
 inline config::Config translation_config() {
   config::Config config;
-  config.model.kind = config::ModelKind::encoder_decoder;
-  config.model.vocabulary_size = config.tokenizer.vocabulary_size = 280;
-  config.model.n_layers = 1;
-  config.model.d_model = 24;
-  config.model.context_length = 48;
-  config.model.attention.n_heads = 2;
-  config.model.attention.d_head = 12;
-  config.model.attention.position = "sinusoidal";
-  config.model.mlp.d_hidden = 48;
-  config.train.batch_size = 8;
+  tiny::set(config,
+            "model.kind=encoder_decoder model.vocabulary_size=280 tokenizer.vocabulary_size=280 model.n_layers=1 "
+            "model.d_model=24 model.context_length=48 model.attention.n_heads=2 model.attention.d_head=12 "
+            "model.attention.position=sinusoidal model.mlp.d_hidden=48 train.batch_size=8");
   return config;
 }
 
 inline config::Config images_config(const tiny::Folder& folder) {
   config::Config config = tiny::config();
-  config.model.kind = config::ModelKind::vision;
-  config.model.image_size = 4;
-  config.model.patch_size = 2;
-  config.model.image_channels = 1;
-  config.model.context_length = 4;
-  config.model.memory_length = 0;
-  config.model.n_classes = 3;
-  config.model.attention.position = "sinusoidal";
-  config.data.augment_shift = 1;
-  config.data.augment_flip = true;
+  tiny::set(config,
+            "model.kind=vision model.image_size=4 model.patch_size=2 model.image_channels=1 model.context_length=4 "
+            "model.memory_length=0 model.n_classes=3 model.attention.position=sinusoidal data.augment_shift=1 "
+            "data.augment_flip=true");
   std::string images("\0\0\x08\x03\0\0\0\x28\0\0\0\x04\0\0\0\x04", 16), labels("\0\0\x08\x01\0\0\0\x28", 8);
   Random random(1);
   for (int i = 0; i < 40; ++i) {

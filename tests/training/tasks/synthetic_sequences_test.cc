@@ -12,10 +12,7 @@ namespace synthetic_sequences_test {
 TEST(SyntheticSequences, APartIsSpreadOverTheRows) {
   const tiny::Folder folder;
   config::Config config = tiny::config();
-  config.model.memory_length = 0;
-  config.model.context_length = 24;
-  config.data.synthetic = config::Synthetic::recall;
-  config.data.synthetic_items = 4;
+  tiny::set(config, "model.memory_length=0 model.context_length=24 data.synthetic=recall data.synthetic_items=4");
   const models::LanguageModel model(config.model, 5);
   const auto sums = [&](std::int64_t rows, std::int64_t most) {
     config.data.generated_validation = rows;
