@@ -2,9 +2,12 @@
 
 import ctypes
 import os
+import warnings
 from pathlib import Path
 
-import torch
+with warnings.catch_warnings():  # NumPy is optional
+    warnings.filterwarnings("ignore", "Failed to initialize NumPy")
+    import torch
 
 from . import _version
 

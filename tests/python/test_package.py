@@ -49,6 +49,10 @@ def test_another_torch_is_refused(tmp_path):
     assert done.stderr.strip().splitlines()[-1].startswith("ImportError: headroom_torch: was built with torch")
 
 
+def test_an_import_without_numpy_warns_of_nothing(tmp_path):
+    run("-W", "error::UserWarning", "-c", "import sys; sys.modules['numpy'] = None; import headroom_torch", cwd=tmp_path)
+
+
 def test_nanogpt_swap(tmp_path):
     lines = run(EXAMPLES / "nanogpt_swap.py", "--steps", 20, cwd=tmp_path).splitlines()
     assert [line.split()[0] for line in lines] == ["plain", "SwitchHead"]
