@@ -326,6 +326,19 @@ TEST_F(ConvertTest, LayersMayDiffer) {
   }
 }
 
+TEST_F(ConvertTest, AllLayersMayLoseTheirAttention) {
+  train(dense());
+  const Conversion made = convert(request([](Attention& a) { a.n_heads = 0; }));
+  EXPECT_FALSE(made.exact);
+  EXPECT_TRUE(made.layers.empty());
+  const store::Checkpoint result = store::read_checkpoint(folder_ / "converted.safetensors");
+  EXPECT_EQ(result.config.model.attention.n_heads, 0);
+  EXPECT_TRUE(result.tensors.contains("model.layer1.ffn.w_up"));
+  EXPECT_FALSE(result.tensors.contains("model.layer1.attention.w_q"));
+  EXPECT_GT(made.loss_after, made.loss_before);
+  EXPECT_LT(made.loss_after, 6.0);
+}
+
 TEST_F(ConvertTest, LayersMayShareKeys) {
   config::Config source = dense();
   source.model.n_layers = 3;
@@ -376,8 +389,8 @@ at::Tensor rotated(const at::Tensor& x, const at::Tensor& angles) {
   return at::cat({a * c - b * s, a * s + b * c}, 2);
 }
 
-// The second layer reads the tokens of the first through a matrix. Its heads have the keys of the first layer, turned and
-// scaled, and the values of the first.
+// The second layer reads the tokens of the first through a matrix. Its heads have the keys of the first layer, turned
+// and scaled, and the values of the first.
 TEST(SharedStartTest, HeadsThatCanShareKeysKeepTheirScoresAndOutputs) {
   const std::int64_t n = 200, d = 8, heads = 4, e = 4;
   const at::Tensor x = random_tensor({n, d}, 1), map = random_tensor({d, d}, 2);
