@@ -72,7 +72,9 @@ def test_learning_rates_stand_over_zero(show):
 
 
 def test_steep_starts_are_cut_off_but_bands_are_not(show):
-    window = show(lines({"points": [[10, 9000], [500, 8], [1000, 7]], "band": [[500, 7, 9], [1000, 6.5, 20]], "style": -2}))
+    window = show(lines({"points": [[10, 9000], [500, 8], [1000, 7]], "band": [[500, 7, 9], [1000, 6.5, 20]], "style": -2,
+                         "name": "lookup_switchhead_h4"}))
+    assert "lookup_switchhead_h4" in texts(window, "text.label")
     y = places(window, "g.end circle", "cy")
     assert y[0] < 0 < y[1]
     assert window.evaluate("document.querySelector('.band.s1.neutral').getBBox().y") >= 12

@@ -1,6 +1,6 @@
 // Charts and heat maps as SVG. Colours and line styles come from charts.css, so that charts follow the light and dark
 // schemes. charts.h describes their data. Numbers that are not finite are null.
-const kWidth = 480, kHeight = 330, kLeft = 44, kTop = 12, kBase = kHeight - 40, kNameRoom = 14, kStyles = 8;
+const kWidth = 480, kHeight = 330, kLeft = 44, kTop = 12, kBase = kHeight - 40, kNameRoom = 14, kLoneNameRoom = 20, kStyles = 8;
 
 function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -131,7 +131,8 @@ function lineChart(data) {
   }
   const valueText = y => data.y !== 'from_zero' || y === 0 ? plainNumber(y) : tickText(Number(y.toPrecision(3)));
   // A name without room is left out, not cut: the page's legend has it.
-  const room = data.name_room ?? kNameRoom, whole = lines.every(line => [...line.name].length <= room);
+  const room = data.name_room ?? (data.end_values ? kNameRoom : kLoneNameRoom);
+  const whole = lines.every(line => [...line.name].length <= room);
   const labelled = lines.filter(line => !line.faint).map(line => {
     const name = whole || !data.end_values ? shorten(line.name, room) : '', last = line.points.at(-1);
     return {line, last, text: data.end_values ? (name && `${name}: `) + valueText(last[1]) : name};
