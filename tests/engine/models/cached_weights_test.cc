@@ -12,11 +12,8 @@ using config::ModelOptions;
 using testing::decode;
 
 ModelOptions tiny() {
-  ModelOptions o = tiny::model();
-  o.d_model = 16;
-  o.attention.d_head = 8;
-  o.attention.of<config::RoutingOptions>().n_experts = 3;
-  o.mlp.d_hidden = 24;
+  config::ModelOptions o =
+      tiny::changed(tiny::model(), "", "d_model=16 attention.d_head=8 attention.n_experts=3 mlp.d_hidden=24");
   return o;
 }
 

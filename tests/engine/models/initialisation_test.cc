@@ -17,7 +17,7 @@ using testing::uniform;
 
 constexpr std::int64_t kWidth = 64;
 
-config::ModelOptions small(config::ModelKind kind = config::ModelKind::language_model) {
+config::ModelOptions small(const std::string& keys = "") {
   config::ModelOptions o = tiny::model({.vocabulary = 300,
                                         .n_layers = 3,
                                         .d_model = kWidth,
@@ -25,9 +25,8 @@ config::ModelOptions small(config::ModelKind kind = config::ModelKind::language_
                                         .n_heads = 4,
                                         .d_head = 12,
                                         .d_hidden = 80});
-  o.kind = kind;
   o.n_classes = 8;
-  return o;
+  return tiny::changed(o, "", keys);
 }
 
 double fan(std::int64_t in) {
@@ -35,10 +34,7 @@ double fan(std::int64_t in) {
 }
 
 TEST(Initialisation, LanguageModels) {
-  config::ModelOptions o = small();
-  o.attention.position = "learned";
-  o.adaptive_cutoffs = {100, 150, 200, 250, 280};
-  const LanguageModel model(o, 1);
+  const LanguageModel model(small("attention.position=learned adaptive_cutoffs=[100,150,200,250,280]"), 1);
   const nn::Parameters& p = model.parameters();
   expect_start("embed", p.at("embed"), normal(fan(kWidth)));
   expect_start("position", p.at("position"), normal(fan(kWidth)));
@@ -53,9 +49,7 @@ TEST(Initialisation, LanguageModels) {
 TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
   const double in = std::sqrt(2.0 / (3 * kWidth));
   for (const auto composition : {"none", "dynamic"}) {
-    config::ModelOptions o = small();
-    o.attention.composition = composition;
-    const LanguageModel model(o, 1);
+    const LanguageModel model(small(std::string("attention.composition=") + composition), 1);
     const nn::Parameters& p = model.parameters();
     for (const std::string layer : {"layer0.", "layer1.", "layer2."}) {
       for (const char* name : {"attention.w_q", "attention.w_k", "attention.w_v", "ffn.w_up"}) {
@@ -75,13 +69,9 @@ TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
 
 // Transformer-MGK's Long Range Arena models have PyTorch's initialisation with smaller embeddings.
 TEST(Initialisation, EmbeddingsMayHaveTheirOwnDeviation) {
-  config::ModelOptions o = small(config::ModelKind::classifier);
-  o.attention.position = "learned";
-  o.initialisation = config::Initialisation::torch;
-  const Classifier as_the_rule_says(o, 1);
+  const std::string torch = "kind=classifier attention.position=learned initialisation=torch ";
+  const Classifier as_the_rule_says(small(torch), 1), model(small(torch + "embedding_std=0.02"), 1);
   expect_start("embed", as_the_rule_says.parameters().at("embed"), normal(1.0));
-  o.embedding_std = 0.02;
-  const Classifier model(o, 1);
   expect_start("embed", model.parameters().at("embed"), normal(0.02));
   expect_start("position", model.parameters().at("position"), normal(0.02));
   expect_start("w_q", model.parameters().at("layer0.attention.w_q"), uniform(fan(kWidth)));
@@ -89,11 +79,7 @@ TEST(Initialisation, EmbeddingsMayHaveTheirOwnDeviation) {
 
 // Pythia uses the initialisations that GPT-NeoX calls "small" and "wang".
 TEST(Initialisation, PythiaStartsItsOutputsSmaller) {
-  config::ModelOptions o = small();
-  o.initialisation = config::Initialisation::pythia;
-  o.arrangement = config::Arrangement::parallel;
-  o.attention.bias = true;
-  const LanguageModel model(o, 1);
+  const LanguageModel model(small("initialisation=pythia arrangement=parallel attention.bias=true"), 1);
   const nn::Parameters& p = model.parameters();
   const double in = std::sqrt(2.0 / (5 * kWidth)), into_stream = 2.0 / (3 * std::sqrt(kWidth));
   for (const char* name : {"embed", "head.w", "layer1.attention.w_q", "layer1.attention.w_v", "layer1.ffn.w_up"}) {
@@ -108,21 +94,15 @@ TEST(Initialisation, PythiaStartsItsOutputsSmaller) {
 }
 
 TEST(Initialisation, HeadsOfTheOtherModels) {
-  const MaskedLanguageModel masked(small(config::ModelKind::masked_language_model), 1);
+  const MaskedLanguageModel masked(small("kind=masked_language_model"), 1);
   expect_start("head.w_transform", masked.parameters().at("head.w_transform"), uniform(fan(kWidth)));
   expect_start("norm_embed.scale", masked.parameters().at("norm_embed.scale"), constant(1));
 
-  config::ModelOptions o = small(config::ModelKind::classifier);
-  o.d_head_hidden = 48;
-  Classifier classifier(o, 1);
+  Classifier classifier(small("kind=classifier d_head_hidden=48"), 1);
   expect_start("head.w_up", classifier.parameters().at("head.w_up"), uniform(fan(kWidth)));
   expect_start("head.w_down", classifier.parameters().at("head.w_down"), uniform(fan(48)));
 
-  o = small(config::ModelKind::vision);
-  o.image_size = 16;
-  o.patch_size = 4;
-  o.attention.position = "learned";
-  const VisionTransformer vision(o, 1);
+  const VisionTransformer vision(small("kind=vision image_size=16 patch_size=4 attention.position=learned"), 1);
   expect_start("patch.w", vision.parameters().at("patch.w"), truncated(fan(3 * 4 * 4)));
   expect_start("patch.b", vision.parameters().at("patch.b"), constant(0));
   expect_start("position", vision.parameters().at("position"), normal(fan(kWidth)));

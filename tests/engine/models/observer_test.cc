@@ -24,10 +24,8 @@ struct Everything : nn::Observer {
 };
 
 config::ModelOptions with_everything(config::ModelKind kind) {
-  config::ModelOptions o = tiny::model(kind);
-  o.attention.projection = "experts";
-  o.attention.composition = "dynamic";
-  o.mlp.kind = config::MlpKind::experts;
+  config::ModelOptions o = tiny::changed(tiny::model(kind), "",
+                                         "attention.projection=experts attention.composition=dynamic mlp.kind=experts");
   return o;
 }
 

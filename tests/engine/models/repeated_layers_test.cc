@@ -78,11 +78,8 @@ TEST(RepeatedLayers, AreTheLayersWrittenOutWithAllGradients) {
 TEST(RepeatedLayers, HaveAnyProjectionThatIsNotRefused) {
   std::int64_t n_run = 0;
   for (const testing::Choice& projection : testing::projections()) {
-    config::ModelOptions o = testing::small_model();
-    o.norm_position = config::NormPosition::peri;
-    o.mlp.kind = config::MlpKind::experts;
-    o.mlp.n_experts = 3;
-    o.mlp.top_k = 2;
+    config::ModelOptions o =
+        tiny::changed(testing::small_model(), "", "norm_position=peri mlp.kind=experts mlp.n_experts=3 mlp.top_k=2");
     projection.set(o);
     if (testing::refusal(o).empty()) {
       const LanguageModel model(o, 1);

@@ -89,7 +89,7 @@ struct OneBlock {
   std::unique_ptr<Block> block;
 
   explicit OneBlock(const std::string& change) {
-    const config::ModelOptions o = testing::changed(tiny::model(), {"", "", "norm=rms output_norms=true " + change});
+    const config::ModelOptions o = tiny::changed(tiny::model(), "", "norm=rms output_norms=true " + change);
     block = std::make_unique<Block>(o, nn::AttentionPlace{.d_model = o.d_model, .context_length = o.context_length},
                                     nn::Builder(parameters, nn::ParameterSource(1, at::kDouble)));
   }

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,42 +21,26 @@ inline config::ModelOptions three_experts() {
   return o;
 }
 
-// A named change of a model: keys of model.attention, such as "position=rope window=3", and other keys of model, such
-// as "n_layers=3 mlp.kind=gated".
+// A named change of a model, as tiny::changed() takes it.
 struct Change {
   std::string name, attention, rest = {};
 };
-
-inline config::ModelOptions changed(const config::ModelOptions& model, const Change& change) {
-  config::Config config;
-  config.model = model;
-  config.given["model.attention.top_k"] = change.name;  // top_k must not be derived
-  for (const auto& [table, keys] :
-       {std::pair("model.attention.", change.attention), std::pair("model.", change.rest)}) {
-    std::istringstream stream(keys);
-    for (std::string one; stream >> one;) {
-      config::set_key(config, table + one);
-    }
-  }
-  return config.model;
-}
 
 using Models = std::vector<std::pair<std::string, config::ModelOptions>>;
 
 inline Models models_of(const config::ModelOptions& model, const std::vector<Change>& changes) {
   Models all;
   for (const Change& change : changes) {
-    all.emplace_back(change.name, changed(model, change));
+    all.emplace_back(change.name, tiny::changed(model, change.attention, change.rest));
   }
   return all;
 }
 
 // Returns two SwitchAll layers that are each used twice, with norms only before attention scores and routing.
 inline config::ModelOptions moeut(const std::string& more = "") {
-  return changed(
-      three_experts(),
-      {"moeut", "projection=experts d_head=8 rope_fraction=0.5 expert_entropy_coefficient=0.001",
-       "n_layers=4 n_groups=2 norm_position=peri scaled_embeddings=true mlp.kind=experts mlp.activation=relu " + more});
+  return tiny::changed(
+      three_experts(), "projection=experts d_head=8 rope_fraction=0.5 expert_entropy_coefficient=0.001",
+      "n_layers=4 n_groups=2 norm_position=peri scaled_embeddings=true mlp.kind=experts mlp.activation=relu " + more);
 }
 
 // Returns language models that differ in their decoding state and in the place where chunks end.

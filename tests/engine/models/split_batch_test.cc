@@ -86,11 +86,8 @@ TEST(SplitBatch, PartsGiveTheLossGradientsAndBuffersOfTheWhole) {
 }
 
 TEST(SplitBatch, APairsSequencesDropDifferentPlaces) {
-  config::ModelOptions o = with_all_noise();
-  o.kind = config::ModelKind::classifier;
-  o.n_classes = 2;
-  o.paired = true;
-  o.attention.position = "learned";
+  config::ModelOptions o =
+      tiny::changed(with_all_noise(), "", "kind=classifier n_classes=2 paired=true attention.position=learned");
   Classifier model(o, 3);
   const at::NoGradGuard no_grad;
   model.parameters().at("head.w_down").narrow(0, 0, 3 * o.d_model).zero_();  // only the rows for a - b remain

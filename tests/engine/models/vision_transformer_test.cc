@@ -17,14 +17,10 @@ using config::ModelOptions;
 using testing::relative_error;
 
 ModelOptions tiny() {
-  ModelOptions o = tiny::model(config::ModelKind::vision);
-  o.image_size = 6;
-  o.patch_size = 2;
-  o.image_channels = 3;
-  o.context_length = 9;
-  o.n_classes = 5;
-  o.d_head_hidden = 7;
-  o.attention.position = "sinusoidal";
+  config::ModelOptions o =
+      tiny::changed(tiny::model(config::ModelKind::vision), "",
+                    "image_size=6 patch_size=2 image_channels=3 context_length=9 n_classes=5 d_head_hidden=7 "
+                    "attention.position=sinusoidal");
   return o;
 }
 

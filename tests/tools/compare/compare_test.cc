@@ -239,25 +239,6 @@ TEST_F(CompareTest, ReportShowsWhatHasFinished) {
   EXPECT_EQ(result.notes[1], "Not finished yet: one.");
   fs::remove(folder_ / "out" / "four" / "result.json");
   EXPECT_THROW(report(folder_ / "out"), UserError);
-  for (const char* text : {"", "{}", "[1]", "{\"format\": \"headroom.comparison.1\", \"kind\": 3}"}) {
-    std::ofstream(folder_ / "out" / "comparison.json", std::ios::trunc) << text;
-    EXPECT_THROW(report(folder_ / "out"), UserError) << text;
-  }
-}
-
-TEST_F(CompareTest, ExistingRunsMustBeComparable) {
-  const auto train_on = [&](const char* name, const char* validation) {
-    train::TrainRequest one{.config = config("", 1).config, .out = folder_ / name, .cache = folder_ / "cache"};
-    one.config.train.steps = 1;
-    one.config.data.validation = {(folder_ / validation).string()};
-    train::train(one);
-    return folder_ / name;
-  };
-  const fs::path a = train_on("a", "validation.txt"), b = train_on("b", "train.txt");
-  EXPECT_HAS(user_error_of([&] { overlay({a, b}, ""); }), "report: a and b have different validation data (");
-  EXPECT_HAS(user_error_of([&] { overlay({a, folder_}, ""); }), "holds neither a training run");
-  compare(request());
-  EXPECT_HAS(user_error_of([&] { overlay({a, folder_ / "out"}, ""); }), "is a comparison or a sweep");
 }
 
 TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {

@@ -63,13 +63,9 @@ namespace headroom::compare::compare_fixture {
 
 namespace fs = std::filesystem;
 
-class CompareTest : public ::testing::Test {
+class CompareTest : public FolderTest {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) /
-              fmt::format("compare_{}", ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
     std::string text;
     for (int line = 0; line < 120; ++line) {
       text += fmt::format("line {} says {} & <b>\n", line, line * line % 97);
@@ -77,7 +73,6 @@ class CompareTest : public ::testing::Test {
     std::ofstream(folder_ / "train.txt") << text;
     std::ofstream(folder_ / "validation.txt") << text.substr(0, 900);
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   NamedConfig config(const std::string& name, std::int64_t heads) const {
     const config::ModelOptions model = tiny::model({.vocabulary = 256,
@@ -91,10 +86,7 @@ class CompareTest : public ::testing::Test {
     config::Config& c = named.config;
     c.data.train = {(folder_ / "train.txt").string()};
     c.data.validation = {(folder_ / "validation.txt").string()};
-    c.train.steps = 6;
-    c.train.checkpoint_every = 2;
-    c.train.keep_checkpoints = 10;
-    c.train.evaluate_every = 2;
+    tiny::set(c, "train.steps=6 train.checkpoint_every=2 train.keep_checkpoints=10 train.evaluate_every=2");
     return named;
   }
 
@@ -130,8 +122,6 @@ class CompareTest : public ::testing::Test {
   static std::string refusal(const CompareRequest& r) {
     return user_error_of([&] { r.kind == Kind::sweep ? sweep(r) : compare(r); });
   }
-
-  fs::path folder_;
 };
 
 }  // namespace headroom::compare::compare_fixture

@@ -152,9 +152,7 @@ TEST(Fairness, NamesMustBeDistinctFolders) {
 
 TEST(FirstDifference, IgnoresValuesThatARunSets) {
   config::Config here, there;
-  there.train.precision = config::Precision::bf16;
-  there.train.threads = 2;
-  there.train.checkpoint_every = 10;
+  tiny::set(there, "train.precision=bf16 train.threads=2 train.checkpoint_every=10");
   there.train.teacher_sha256 = "12ab";
   EXPECT_EQ(first_difference(there, here), "");
   here.train.teacher_sha256 = "34cd";

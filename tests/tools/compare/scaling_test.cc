@@ -28,13 +28,6 @@ ScaledFamily family_on(const PowerLaw& law, double factor, std::size_t seeds = 1
 
 constexpr PowerLaw kLaw{.coefficient = 20.0, .exponent = 0.05};
 
-TEST(PowerLaw, IsFittedExactlyToPointsOnALine) {
-  const PowerLaw law = fit_power_law({1e12, 2e12, 5e13}, {kLaw.loss(1e12), kLaw.loss(2e12), kLaw.loss(5e13)});
-  EXPECT_NEAR(law.exponent, 0.05, 1e-12);
-  EXPECT_NEAR(law.coefficient, 20.0, 1e-8);
-  EXPECT_NEAR(law.flops(law.loss(3e12)), 3e12, 1.0);
-}
-
 // By hand: x = ln(1, e, e^2), y = ln(e^2, e, e): slope -1/2, mean 4/3.
 TEST(PowerLaw, IsTheLeastSquaresOfLogarithms) {
   const double e = std::exp(1.0);
@@ -165,7 +158,6 @@ TEST(Scaling, FamiliesWithoutAFitHaveAReason) {
   EXPECT_FALSE(none[1].models[0].saving);
 }
 
-// Two seeds with ratios 1.5 and 2: the mean of their logarithms -/+ 12.706 standard errors.
 // Losses 1.00 and 0.99 at 1 and 10 units of compute: two errors of 0.01 are worth a factor of 100 of compute.
 TEST(Scaling, HasNoLineIfTheErrorsHideIt) {
   const ScaledModel small{.name = "s", .flops = 1.0, .losses = {1.0}, .error = 0.01},
@@ -183,6 +175,7 @@ TEST(Scaling, HasNoLineIfTheErrorsHideIt) {
   EXPECT_HAS(first({certain, guesses}).unfitted, "below that of guessing");
 }
 
+// Two seeds with ratios 1.5 and 2: the mean of their logarithms -/+ 12.706 standard errors.
 TEST(Scaling, IntervalIsThatOfTheSeedsLogarithms) {
   ScaledFamily first = family_on(kLaw, 1.0, 2), other = family_on(kLaw, 1.5, 2);
   for (std::size_t i = 0; i < other.models.size(); ++i) {
