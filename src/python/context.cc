@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "headroom/config/attention/score_options.h"
-#include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
 
 namespace headroom::python {

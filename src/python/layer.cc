@@ -8,7 +8,6 @@
 #include "engine/models/block.h"
 #include "engine/models/model_base.h"
 #include "engine/models/vocabulary_layers.h"
-#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/models/model.h"

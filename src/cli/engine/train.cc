@@ -1,7 +1,5 @@
 #include "training/train/loop/train.h"
 
-#include <filesystem>
-
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"

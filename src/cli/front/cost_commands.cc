@@ -1,8 +1,5 @@
 // The commands cost and recipes.
-#include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <sstream>
 
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"

@@ -8,7 +8,6 @@
 #include "data/synthetic/run_text.h"
 #include "data/text/text.h"
 #include "data/tokens/token_file.h"
-#include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"

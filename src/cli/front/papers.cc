@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 #include "foundation/core/transformed.h"

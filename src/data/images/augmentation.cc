@@ -1,6 +1,5 @@
 #include "augmentation.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "headroom/core/error.h"

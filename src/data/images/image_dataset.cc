@@ -3,9 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
-#include <string_view>
 #include <utility>
 
 #include "data/text/text.h"

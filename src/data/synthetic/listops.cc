@@ -5,7 +5,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "data/text/labelled_text.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/random.h"

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <string>
 
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <optional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "foundation/core/ceil_div.h"
-#include "foundation/core/files/byte_reader.h"
 #include "foundation/core/files/folders.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"

@@ -1,10 +1,8 @@
 #include "example_order.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "foundation/core/random.h"
 #include "headroom/core/error.h"
 
 namespace headroom::data {

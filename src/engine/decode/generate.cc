@@ -4,7 +4,6 @@
 #include <chrono>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/utf8.h"

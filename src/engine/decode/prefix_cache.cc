@@ -1,6 +1,5 @@
 #include "prefix_cache.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace headroom::decode {

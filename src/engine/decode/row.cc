@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <vector>
 
 #include "engine/kernels/cpu/row_maximum.h"
 #include "headroom/core/error.h"

@@ -1,6 +1,5 @@
 #include "block.h"
 
-#include "engine/nn/linear.h"
 #include "headroom/core/error.h"
 
 namespace headroom::models {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/nn/linear.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"

@@ -8,7 +8,6 @@
 #include "engine/ops/dropout/random_bits.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/observer.h"
 #include "random.h"
 
 namespace headroom::nn {

@@ -1,6 +1,5 @@
 #include "headroom/nn/mlp.h"
 
-#include <optional>
 #include <vector>
 
 #include "engine/ops/many_rows.h"

@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "headroom/core/error.h"
-#include "headroom/ops/choice.h"
 
 namespace headroom::ops {
 namespace {

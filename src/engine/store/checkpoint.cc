@@ -1,16 +1,12 @@
 #include "headroom/store/checkpoint.h"
 
 #include <algorithm>
-#include <optional>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "checkpoint_reader.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
-#include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"

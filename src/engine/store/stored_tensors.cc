@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/transformed.h"

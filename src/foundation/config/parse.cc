@@ -1,19 +1,13 @@
 #include "parse.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <optional>
-#include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
-#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <vector>
 
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/text/format.h"

@@ -12,7 +12,6 @@
 #include "headroom/config/config.h"
 #include "headroom/config/field.h"
 #include "headroom/core/error.h"
-#include "model_runner.h"
 
 namespace headroom::analyse {
 

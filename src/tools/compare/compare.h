@@ -2,7 +2,6 @@
 // table, on a page and in a few sentences.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>

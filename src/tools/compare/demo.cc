@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "engine/models/block.h"
 #include "engine/models/vocabulary_layers.h"

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cstdint>
 
 #include "foundation/core/transformed.h"
 #include "headroom/models/language_model.h"

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <memory>
 
 #include "engine/store/stored_tensors.h"
 #include "foundation/core/machine/log.h"

@@ -8,12 +8,9 @@
 #include <cmath>
 #include <memory>
 #include <tuple>
-#include <vector>
 
 #include "engine/nn/linear.h"
-#include "fit.h"
 #include "foundation/core/machine/log.h"
-#include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
 #include "start.h"
 

@@ -15,7 +15,6 @@
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/config/model_options.h"
 
 namespace headroom::convert {
 

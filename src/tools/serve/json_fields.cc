@@ -1,7 +1,6 @@
 #include "json_fields.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "foundation/core/text/message.h"
 

@@ -11,7 +11,6 @@
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
-#include "headroom/core/json.h"
 
 namespace headroom::zero_shot {
 namespace {

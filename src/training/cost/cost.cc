@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <vector>
 
 #include "count.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention/output_gate_options.h"
-#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 

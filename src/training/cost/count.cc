@@ -11,7 +11,6 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"

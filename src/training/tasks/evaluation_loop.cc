@@ -6,8 +6,6 @@
 #include <bit>
 #include <chrono>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "data/tokens/example_order.h"
 #include "foundation/core/machine/log.h"

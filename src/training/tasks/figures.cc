@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"

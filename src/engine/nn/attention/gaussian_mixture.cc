@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::nn {

@@ -11,7 +11,6 @@
 #include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
 #include "engine/ops/views.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::nn {

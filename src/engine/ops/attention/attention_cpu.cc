@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "attention_operator.h"
 #include "engine/kernels/cpu/attention/mixture/mixture_rows.h"
 #include "engine/kernels/cpu/matmul/bfloat16.h"
 #include "engine/ops/many_rows.h"

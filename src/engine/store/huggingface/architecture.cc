@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 
 #include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
-#include "headroom/config/attention/output_gate_options.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"

@@ -1,6 +1,5 @@
 // DeepSeek-V2: latent attention; gated MLPs in the first layers, then experts: routed gated experts and shared ones.
 #include <cmath>
-#include <tuple>
 
 #include "architecture.h"
 #include "headroom/config/attention/position_options.h"

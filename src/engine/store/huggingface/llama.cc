@@ -4,10 +4,8 @@
 #include <algorithm>
 
 #include "architecture.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/core/error.h"
 
 namespace headroom::store {
 namespace {

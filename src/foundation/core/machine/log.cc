@@ -1,6 +1,5 @@
 #include "log.h"
 
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -11,7 +10,6 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <string_view>
 #include <vector>
 
 #include "foundation/core/text/format.h"

@@ -14,7 +14,6 @@
 #include <limits>
 #include <mutex>
 #include <sstream>
-#include <string_view>
 #include <thread>
 
 #include "headroom/core/error.h"

@@ -8,7 +8,6 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "headroom/core/error.h"
 #include "utf8.h"

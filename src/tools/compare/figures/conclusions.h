@@ -1,7 +1,6 @@
 // Sentences that compare runs, correct for any figures.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <set>
 #include <string>

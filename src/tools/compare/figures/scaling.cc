@@ -14,7 +14,6 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "result.h"
-#include "statistics.h"
 #include "training/cost/cost.h"
 #include "training/train/loop/plan.h"
 

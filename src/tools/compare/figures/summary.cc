@@ -18,7 +18,6 @@
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
-#include "training/cost/cost.h"
 #include "training/cost/report.h"
 
 namespace headroom::compare {

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 
-#include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "sections.h"

@@ -14,7 +14,6 @@
 #include "tools/compare/formatting.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
-#include "training/train/loop/start.h"
 
 namespace headroom::compare {
 namespace {

@@ -1,7 +1,6 @@
 // The JSON document of a comparison.
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <optional>

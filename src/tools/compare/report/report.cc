@@ -18,7 +18,6 @@
 #include "headroom/core/files.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
 

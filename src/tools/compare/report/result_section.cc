@@ -7,7 +7,6 @@
 
 #include "foundation/core/transformed.h"
 #include "sections.h"
-#include "tools/compare/figures/statistics.h"
 #include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
 

@@ -11,7 +11,6 @@
 #include <tuple>
 #include <vector>
 
-#include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/attention_part.h"

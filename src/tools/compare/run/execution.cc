@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "checks.h"
 #include "foundation/core/machine/log.h"
@@ -14,7 +13,6 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
-#include "tools/compare/formatting.h"
 #include "training/train/loop/train.h"
 #include "training/train/record/writer.h"
 

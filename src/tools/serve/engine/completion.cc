@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <random>
-#include <utility>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <iterator>
-#include <utility>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"

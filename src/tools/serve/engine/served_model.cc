@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <string_view>
 #include <unordered_set>
 #include <utility>
 

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "data/pairs/pairs.h"
 #include "data/text/token_cache.h"
 #include "data/tokens/example_order.h"
 #include "foundation/core/machine/log.h"

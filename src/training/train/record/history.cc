@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <fstream>
-#include <optional>
 #include <utility>
 
 #include "foundation/core/transformed.h"

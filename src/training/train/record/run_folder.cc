@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <torch/version.h>
 
-#include <cmath>
 #include <ctime>
 #include <limits>
 #include <string_view>
@@ -14,7 +13,6 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/core/json.h"
 #include "headroom/models/compute.h"
 #include "training/cost/cost.h"
 

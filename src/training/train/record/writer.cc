@@ -14,7 +14,6 @@
 #include <ctime>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
@@ -22,7 +21,6 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/store/checkpoint.h"
 
 namespace headroom::train {
 

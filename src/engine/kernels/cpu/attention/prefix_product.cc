@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/kernels/cpu/matmul/matrix.h"
-#include "engine/kernels/cpu/matmul/operands.h"
 
 namespace headroom::kernels {
 namespace {

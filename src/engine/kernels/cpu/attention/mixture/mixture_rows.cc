@@ -1,7 +1,6 @@
 #include "mixture_rows.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "engine/kernels/cpu/matmul/gemv.h"
 
