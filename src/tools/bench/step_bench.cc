@@ -125,31 +125,46 @@ namespace {
 
 struct RanksCase {
   std::string name;
+  std::vector<std::string> command;
   int ranks = 1;
-  std::int64_t threads = 1;
-  WorkloadSpec spec;
+  double flops = 0.0;         // of a step
   std::size_t reference = 0;  // index of the case to compare with
 };
 
 // The model of `bench step` with more layers.
 constexpr StepSize kPlain = {12, 8, 512, 256, 8, 8000}, kHalfPlain = {12, 8, 512, 256, 4, 8000};
 
+double flops_of(const WorkloadSpec& spec) {
+  return 2.0 * static_cast<double>(cost::executed_cost(spec.model(), spec.batch).step_macs);
+}
+
 std::vector<RanksCase> ranks_cases(const BenchOptions& options) {
   const std::int64_t threads = at::get_num_threads();
   const auto spec = [&](const std::string& recipe, std::int64_t batch, std::int64_t accumulate) {
     return WorkloadSpec{.recipe = recipe, .batch = batch, .precision = options.precision, .accumulate = accumulate};
   };
-  const std::string dense = "switchhead/wt103_47m_dense_h10", switchhead = "switchhead/wt103_47m";
+  // With all threads in one process, with one of one, or with one each of two.
+  const auto all = [&](const WorkloadSpec& one) { return workload_command(one, threads); };
+  const auto single = [&](const WorkloadSpec& one) { return workload_command(one, 1); };
+  const WorkloadSpec dense = spec("switchhead/wt103_47m_dense_h10", 8, 2),
+                     switchhead = spec("switchhead/wt103_47m", 8, 2);
+  const WorkloadSpec four = spec(dense.recipe, 4, 4), eight = spec(dense.recipe, 8, 8);
   const WorkloadSpec plain = spec_of(kPlain, options, 2), half = spec_of(kHalfPlain, options);
+  // PyTorch's DistributedDataParallel, with half of the sequences on each rank.
+  const std::vector<std::string> ddp =
+      pytorch_command("ranks", kHalfPlain, {"--threads", "1", "--precision", options.precision});
   return {
-      {fmt::format("dense 47M B8 K2: 1 process, {} threads", threads), 1, threads, spec(dense, 8, 2), 0},
-      {"dense 47M B8 K2: 2 processes", 2, 1, spec(dense, 8, 2), 0},
-      {fmt::format("SwitchHead 47M B8 K2: 1 process, {} threads", threads), 1, threads, spec(switchhead, 8, 2), 2},
-      {"SwitchHead 47M B8 K2: 2 processes", 2, 1, spec(switchhead, 8, 2), 2},
-      {"dense 47M B4 K4: 1 process, 1 thread", 1, 1, spec(dense, 4, 4), 4},
-      {"dense 47M B8 K8: 2 processes", 2, 1, spec(dense, 8, 8), 4},
-      {"plain 42M B4 K1: 1 process, 1 thread", 1, 1, half, 6},
-      {"plain 42M B8 K2: 2 processes", 2, 1, plain, 6},
+      {fmt::format("dense 47M B8 K2: 1 process, {} threads", threads), all(dense), 1, flops_of(dense), 0},
+      {"dense 47M B8 K2: 2 processes", single(dense), 2, flops_of(dense), 0},
+      {fmt::format("SwitchHead 47M B8 K2: 1 process, {} threads", threads), all(switchhead), 1, flops_of(switchhead),
+       2},
+      {"SwitchHead 47M B8 K2: 2 processes", single(switchhead), 2, flops_of(switchhead), 2},
+      {"dense 47M B4 K4: 1 process, 1 thread", single(four), 1, flops_of(four), 4},
+      {"dense 47M B8 K8: 2 processes", single(eight), 2, flops_of(eight), 4},
+      {"plain 42M B4 K1: 1 process, 1 thread", single(half), 1, flops_of(half), 6},
+      {"plain 42M B8 K2: 2 processes", single(plain), 2, flops_of(plain), 6},
+      {"plain 42M B4: PyTorch, 1 process, 1 thread", ddp, 1, flops_of(half), 8},
+      {"plain 42M B8: PyTorch DDP, 2 processes", ddp, 2, flops_of(plain), 8},
   };
 }
 
@@ -160,38 +175,18 @@ std::vector<Row> ranks(const BenchOptions& options) {
   std::vector<std::unique_ptr<BenchRanks>> programs;
   std::vector<Work> work;
   for (const RanksCase& one : all) {
-    BenchRanks* started =
-        programs.emplace_back(new BenchRanks(workload_command(one.spec, one.threads), one.ranks)).get();
+    BenchRanks* started = programs.emplace_back(new BenchRanks(one.command, one.ranks)).get();
     work.emplace_back([started] { started->run(); });
   }
-  // PyTorch's DistributedDataParallel, with half of the sequences on each rank.
-  const std::vector<std::string> ddp =
-      pytorch_command("ranks", kHalfPlain, {"--threads", "1", "--precision", options.precision});
-  BenchRanks alone(ddp, 1), shared(ddp, 2);
-  work.emplace_back([&] { alone.run(); });
-  work.emplace_back([&] { shared.run(); });
   const std::vector<double> times = medians_in_turn(work, options);
   std::vector<Row> rows;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const double flops =
-        2.0 * static_cast<double>(cost::executed_cost(all[i].spec.model(), all[i].spec.batch).step_macs);
     rows.push_back({.name = all[i].name,
                     .seconds = times[i],
-                    .gflops = flops / times[i] * 1e-9,
+                    .gflops = all[i].flops / times[i] * 1e-9,
                     .ratio_to_reference = times[all[i].reference] / times[i],
                     .peak_memory_bytes = programs[i]->memory()});
   }
-  const double flops = rows.back().gflops * rows.back().seconds;
-  rows.push_back({.name = "plain 42M B4: PyTorch, 1 process, 1 thread",
-                  .seconds = times[all.size()],
-                  .gflops = flops / 2.0 / times[all.size()],
-                  .ratio_to_reference = 1.0,
-                  .peak_memory_bytes = alone.memory()});
-  rows.push_back({.name = "plain 42M B8: PyTorch DDP, 2 processes",
-                  .seconds = times[all.size() + 1],
-                  .gflops = flops / times[all.size() + 1],
-                  .ratio_to_reference = times[all.size()] / times[all.size() + 1],
-                  .peak_memory_bytes = shared.memory()});
   return rows;
 }
 

@@ -1,8 +1,8 @@
-#include "sequential_test.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "trial.h"
 
 namespace headroom::trial {
 

@@ -1,4 +1,4 @@
-#include "tools/compare/figures/effective_speedup.h"
+#include "tools/compare/figures/scaling.h"
 
 #include <gtest/gtest.h>
 

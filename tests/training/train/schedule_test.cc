@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "training/train/step/optimizer.h"
+#include "training/train/step/step.h"
 
 namespace headroom::train {
 namespace schedule_test {

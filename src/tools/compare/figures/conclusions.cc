@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "data/text/text.h"
-#include "effective_speedup.h"
-#include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "scaling.h"

@@ -1,4 +1,4 @@
-#include "effective_speedup.h"
+#include "scaling.h"
 
 #include <fmt/format.h>
 

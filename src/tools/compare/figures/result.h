@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "effective_speedup.h"
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "scaling.h"

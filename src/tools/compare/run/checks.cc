@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <tuple>
 
 #include "comparison_file.h"
@@ -18,7 +17,6 @@
 #include "headroom/decode/generate.h"
 #include "tools/compare/formatting.h"
 #include "training/train/loop/start.h"
-#include "training/train/loop/warnings.h"
 #include "training/train/step/teacher.h"
 
 namespace headroom::compare {

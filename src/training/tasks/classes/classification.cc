@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "data/synthetic/listops.h"
-#include "data/text/labelled_text.h"
-#include "data/tokens/example_order.h"
 #include "foundation/core/random.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
@@ -72,15 +70,10 @@ Sums score(const models::ClassModel& model, const models::Batch& batch, const nn
 
 }  // namespace
 
-std::vector<FigureKind> class_figures(Shown loss) {
-  return {{.name = "loss",
-           .metric = "validation_loss",
-           .words = "loss",
-           .unit = "nats per example",
-           .shown = loss,
-           .decimals = 4},
-          loss_error_kind(),
-          accuracy_kind(loss == Shown::headline ? Shown::table : Shown::headline)};
+std::vector<FigureKind> class_figures(Shown shown) {
+  FigureKind loss = loss_kind("example");
+  loss.shown = shown;
+  return {loss, loss_error_kind(), accuracy_kind(shown == Shown::headline ? Shown::table : Shown::headline)};
 }
 
 Figures class_figures_of(const Sums& sums) {

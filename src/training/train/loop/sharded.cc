@@ -3,7 +3,7 @@
 #include "headroom/core/error.h"
 #include "training/tasks/task.h"
 #include "training/train/record/run_folder.h"
-#include "training/train/step/optimizer.h"
+#include "training/train/step/step.h"
 
 namespace headroom::train {
 

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
-#include "training/train/step/optimizer.h"
 #include "training/train/step/state.h"
+#include "training/train/step/step.h"
 
 namespace headroom::train {
 

@@ -81,4 +81,13 @@ tasks::TaskData open_data_with(const tasks::Task& task, config::Config config, c
 std::unique_ptr<models::Model> build_initial_model(const InitialParameters& initial,
                                                    const config::ModelOptions& options, at::Device device);
 
+// Settings of a run that are probably mistakes (warnings.cc).
+
+// Throws UserError naming a file of data.train or data.validation that does not exist.
+void require_data_files(const config::DataOptions& data);
+
+// Logs a warning for keys without effect, data that is not named, and validation on training data. `tokenizer` is the
+// run's; null if its task reads no text.
+void log_warnings(const config::Config& config, const tokenizers::Tokenizer* tokenizer);
+
 }  // namespace headroom::train

@@ -12,7 +12,6 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
-#include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "headroom/decode/generate.h"
@@ -28,7 +27,6 @@
 #include "training/train/ranks/gradient_reducer.h"
 #include "training/train/record/writer.h"
 #include "training/train/step/state.h"
-#include "warnings.h"
 
 namespace headroom::train {
 namespace {

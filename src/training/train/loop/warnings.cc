@@ -1,4 +1,4 @@
-#include "warnings.h"
+#include "start.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "optimizer.h"
+#include "step.h"
 
 #include <ATen/core/grad_mode.h>
 

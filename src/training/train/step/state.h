@@ -7,14 +7,20 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/tokens/batches.h"
 #include "headroom/models/model.h"
 #include "headroom/store/checkpoint.h"
-#include "optimizer.h"
 #include "training/train/ranks/gradient_reducer.h"
 
 namespace headroom::train {
+
+// Optimizer state: one tensor per parameter or shard, in order and of the same shape. m is the running mean of the
+// gradient; v is the running mean of its square, undefined if config::has_second_moment() is false.
+struct Moments {
+  std::vector<at::Tensor> m, v;
+};
 
 // Totals since the last logged step.
 struct LogInterval {

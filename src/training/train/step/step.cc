@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "foundation/core/random.h"
-#include "optimizer.h"
 
 namespace headroom::train {
 namespace {
