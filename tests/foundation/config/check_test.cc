@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "complaint.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
