@@ -4,7 +4,6 @@
 
 #include <fstream>
 
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/json.h"
 #include "headroom/decode/generate.h"
 #include "headroom/store/checkpoint.h"
@@ -28,6 +27,8 @@ class Training : public ::testing::Test {
     config_.data.validation = {(folder_ / "validation.txt").string()};
     config_.train.steps = 2;
   }
+
+  void set(const std::string& keys) { tiny::set(config_, keys); }
 
   // Losses and gradient norms from a run's log.
   struct Logged {
@@ -75,54 +76,30 @@ TEST_F(Training, LanguageModelsWithMemoryExpertsAndDropout) {
 }
 
 TEST_F(Training, LanguageModelsInMicroBatchesWithAnAdaptiveSoftmax) {
-  config_.train.accumulate = 2;
-  config_.model.adaptive_cutoffs = {50, 120};
-  config_.model.mlp.kind = config::MlpKind::experts;
-  config_.model.mlp.n_experts = 3;
-  config_.model.mlp.top_k = 2;
+  set("train.accumulate=2 model.adaptive_cutoffs=[50,120] model.mlp.kind=experts model.mlp.n_experts=3 "
+      "model.mlp.top_k=2");
   expect_the_cpus();
 }
 
 TEST_F(Training, MaskedLanguageModelsWithRoutedHeads) {
-  config_.model.kind = config::ModelKind::masked_language_model;
-  config_.model.vocabulary_size = 258;
-  config_.model.memory_length = 0;
-  config_.model.context_length = 24;
-  config_.model.attention.projection = "routed_heads";
-  config_.model.attention.position = "learned";
-  config_.model.attention.of<config::RoutedHeadOptions>().switch_coefficient = 0.1;
-  config_.model.attention.of<config::RoutedHeadOptions>().z_coefficient = 0.1;
+  set("model.kind=masked_language_model model.vocabulary_size=258 model.memory_length=0 model.context_length=24 "
+      "model.attention.projection=routed_heads model.attention.position=learned "
+      "model.attention.switch_coefficient=0.1 model.attention.z_coefficient=0.1");
   expect_the_cpus();
 }
 
 TEST_F(Training, ClassifiersOfSequencesWithMixturesOfKeys) {
-  config_.data = {};
-  config_.data.generator = config::Generator::listops;
-  config_.data.generated_train = 20;
-  config_.data.generated_validation = 10;
-  config_.model.kind = config::ModelKind::classifier;
-  config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 16;
-  config_.model.context_length = 50;
-  config_.model.memory_length = 0;
-  config_.model.n_classes = 10;
-  config_.model.attention.projection = "dense";
-  config_.model.attention.score = "gaussian_mixture";
-  config_.model.attention.of<config::RoutingOptions>().expert_dropout = 0.0;
+  set("data.train=[] data.validation=[] data.generator=listops data.generated_train=20 data.generated_validation=10 "
+      "model.kind=classifier model.vocabulary_size=16 tokenizer.vocabulary_size=16 model.context_length=50 "
+      "model.memory_length=0 model.n_classes=10 model.attention.projection=dense "
+      "model.attention.score=gaussian_mixture model.attention.expert_dropout=0.0");
   expect_the_cpus();
 }
 
 TEST_F(Training, ImageClassifiersWithComposedHeads) {
-  config_.model.kind = config::ModelKind::vision;
-  config_.model.image_size = 4;
-  config_.model.patch_size = 2;
-  config_.model.image_channels = 1;
-  config_.model.context_length = 4;
-  config_.model.memory_length = 0;
-  config_.model.n_classes = 3;
-  config_.model.attention.projection = "dense";
-  config_.model.attention.composition = "dynamic";
-  config_.model.attention.of<config::RoutingOptions>().expert_dropout = 0.0;
-  config_.model.attention.position = "sinusoidal";
+  set("model.kind=vision model.image_size=4 model.patch_size=2 model.image_channels=1 model.context_length=4 "
+      "model.memory_length=0 model.n_classes=3 model.attention.projection=dense model.attention.composition=dynamic "
+      "model.attention.expert_dropout=0.0 model.attention.position=sinusoidal");
   std::string images("\0\0\x08\x03\0\0\0\x14\0\0\0\x04\0\0\0\x04", 16), labels("\0\0\x08\x01\0\0\0\x14", 8);
   Random random(1);
   for (int i = 0; i < 20; ++i) {
@@ -152,38 +129,24 @@ TEST_F(Training, Translation) {
   write_text_file(folder_ / "held_out.tsv", "eins zwei\tone two\nrot\tred\n");
   config_.data.train = {(folder_ / "pairs.tsv").string()};
   config_.data.validation = {(folder_ / "held_out.tsv").string()};
-  config_.decoding.beam_size = 2;
-  config_.model.kind = config::ModelKind::encoder_decoder;
   config_.tokenizer = {};
-  config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 280;
-  config_.model.context_length = 16;
-  config_.model.memory_length = 0;
-  config_.model.attention.position = "sinusoidal";
-  config_.train.label_smoothing = 0.1;
+  set("decoding.beam_size=2 model.kind=encoder_decoder model.vocabulary_size=280 tokenizer.vocabulary_size=280 "
+      "model.context_length=16 model.memory_length=0 model.attention.position=sinusoidal train.label_smoothing=0.1");
   expect_the_cpus();
 }
 
 TEST_F(Training, CompositionOfHeadsOnItsOwnTask) {
-  config_.model.memory_length = 0;
-  config_.model.context_length = 256;
-  config_.model.attention.projection = "dense";
-  config_.model.attention.composition = "dynamic";
-  config_.model.attention.of<config::RoutingOptions>().expert_dropout = 0.0;
   config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
   config_.vocabulary_follows_tokenizer = true;
-  config_.data = {};
-  config_.data.generator = config::Generator::composition;
-  config_.data.generated_train = 200;
-  config_.data.generated_validation = 6;
-  config_.data.batching = config::Batching::chunks;
+  set("data.train=[] data.validation=[] data.generator=composition data.generated_train=200 "
+      "data.generated_validation=6 data.batching=chunks model.memory_length=0 model.context_length=256 "
+      "model.attention.projection=dense model.attention.composition=dynamic model.attention.expert_dropout=0.0");
   expect_the_cpus();
 }
 
 // bfloat16 rounds operands to 8 bits.
 TEST_F(Training, Bfloat16MuonAndDropout) {
-  config_.train.precision = config::Precision::bf16;
-  config_.train.optimizer = config::Optimizer::muon;
-  config_.model.attention.projection = "dense";
+  set("train.precision=bf16 train.optimizer=muon model.attention.projection=dense");
   expect_the_cpus(2e-3);
 }
 

@@ -3,24 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "headroom/models/language_model.h"
+#include "tiny/options.h"
 
 namespace headroom::convert {
 namespace {
 
-void expect_same(const std::function<void(config::ModelOptions&)>& change) {
-  config::ModelOptions o;
-  o.vocabulary_size = 50;
-  o.n_layers = 3;
-  o.d_model = 16;
-  o.context_length = 8;
-  o.mlp.d_hidden = 24;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 8;
-  change(o);
-  const std::unique_ptr<models::Model> model = models::make_model(o, 1);
+void expect_same(const std::string& attention, const std::string& rest) {
+  const config::ModelOptions small =
+      tiny::model({.vocabulary = 50, .n_layers = 3, .d_model = 16, .context_length = 8, .d_head = 8, .d_hidden = 24});
+  const std::unique_ptr<models::Model> model = models::make_model(tiny::changed(small, attention, rest), 1);
   std::vector<models::Batch> batches;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     batches.push_back(model->example(2, seed));
@@ -57,24 +49,11 @@ void expect_same(const std::function<void(config::ModelOptions&)>& change) {
   }
 }
 
-TEST(LayerWalkTest, ReadsLanguageModels) {
-  expect_same([](config::ModelOptions&) {});
-  expect_same([](config::ModelOptions& o) {
-    o.attention.window = 4;
-    o.attention.window_pattern = "1:1";
-    o.norm_position = config::NormPosition::post;
-  });
-}
-
-TEST(LayerWalkTest, CarriesMemory) {
-  expect_same([](config::ModelOptions& o) {
-    o.attention.position = "relative";
-    o.memory_length = 8;
-  });
-}
-
-TEST(LayerWalkTest, ReadsMaskedLanguageModels) {
-  expect_same([](config::ModelOptions& o) { o.kind = config::ModelKind::masked_language_model; });
+TEST(LayerWalkTest, GivesTheValuesOfTheForwardPass) {
+  expect_same("", "");
+  expect_same("window=4 window_pattern=1:1", "norm_position=post");
+  expect_same("position=relative", "memory_length=8");
+  expect_same("", "kind=masked_language_model");
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 
 #include "folder_test.h"
@@ -15,6 +15,7 @@
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "tiny/options.h"
 #include "tools/convert/convert.h"
 #include "training/train/loop/train.h"
 
@@ -22,39 +23,25 @@ namespace headroom::convert {
 
 namespace fs = std::filesystem;
 
-class ConvertTest : public ::testing::Test {
+class ConvertTest : public FolderTest {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) /
-              fmt::format("convert_{}", ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
     std::string text;
     for (int line = 0; line < 4000; ++line) {
       text += fmt::format("line {} says {} and {}\n", line, line * line % 97, line % 7 == 0 ? "stops" : "goes on");
     }
     std::ofstream(folder_ / "text.txt") << text;
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
-  config::Config dense() const {
-    config::Config c;
-    c.model.vocabulary_size = 256;
-    c.model.n_layers = 2;
-    c.model.d_model = 24;
-    c.model.context_length = 32;
-    c.model.mlp.d_hidden = 32;
-    c.model.attention.n_heads = 4;
-    c.model.attention.d_head = 6;
-    c.tokenizer.kind = config::TokenizerKind::bytes;
-    c.tokenizer.vocabulary_size = 256;
+  // A run of a dense model with other values of keys of [model.attention].
+  config::Config dense(const std::string& attention = "") const {
+    const config::ModelOptions model = tiny::model(
+        {.vocabulary = 256, .d_model = 24, .context_length = 32, .n_heads = 4, .d_head = 6, .d_hidden = 32});
+    config::Config c = tiny::config_of(tiny::changed(model, attention));
     c.data.train = {(folder_ / "text.txt").string()};
-    c.train.steps = 30;
-    c.train.batch_size = 8;
-    c.train.learning_rate = 1e-2;
-    c.train.evaluate_every = 0;
-    c.train.checkpoint_every = 0;
-    c.train.threads = 1;
+    tiny::set(c,
+              "train.steps=30 train.batch_size=8 train.learning_rate=1e-2 train.evaluate_every=0 "
+              "train.checkpoint_every=0");
     return c;
   }
 
@@ -62,9 +49,8 @@ class ConvertTest : public ::testing::Test {
     train::train({.config = config, .out = folder_ / "dense", .cache = folder_ / "cache"});
   }
 
-  ConvertRequest request(const std::function<void(config::AttentionOptions&)>& change) const {
-    ConvertRequest r{.source = (folder_ / "dense").string(), .to = "target.toml", .target = dense()};
-    change(r.target.model.attention);
+  ConvertRequest request(const std::string& attention) const {
+    ConvertRequest r{.source = (folder_ / "dense").string(), .to = "target.toml", .target = dense(attention)};
     r.tokens = 4096;
     r.fit_steps = 40;
     r.joint_steps = 10;
@@ -85,8 +71,6 @@ class ConvertTest : public ::testing::Test {
     EXPECT_HAS(user_error_of([&] { convert(r); }), part);
     EXPECT_FALSE(fs::exists(r.out));
   }
-
-  fs::path folder_;
 };
 
 }  // namespace headroom::convert

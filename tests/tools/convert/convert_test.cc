@@ -1,13 +1,7 @@
 // Conversions of a tiny dense model: what is exact is exact, the rest is fitted, and bad input is refused.
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "conversion.h"
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/output_gate_options.h"
-#include "headroom/config/attention/projection_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
@@ -17,24 +11,13 @@
 namespace headroom::convert {
 namespace {
 
-using Attention = config::AttentionOptions;
-
 TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
-  config::Config source = dense();
-  source.model.attention.bias = true;
-  train(source);
+  train(dense("bias=true"));
   const at::Tensor expected = logits((folder_ / "dense").string());
-  const std::function<void(Attention&)> exact[] = {
-      [](Attention& a) { a.composition = "dynamic"; },
-      [](Attention& a) {
-        a.composition = "dynamic";
-        a.of<config::CompositionOptions>().compose_static = true;
-        a.of<config::CompositionOptions>().compose_skip = false;
-      },
-      [](Attention& a) { a.composition = "static"; },
-      [](Attention& a) { a.gate_output = "head"; },
-      [](Attention& a) { a.gate_output = "element"; },
-      [](Attention&) {},
+  const std::string exact[] = {
+      "composition=dynamic", "composition=dynamic compose_static=true compose_skip=false",
+      "composition=static",  "gate_output=head",
+      "gate_output=element", "",
   };
   for (const auto& change : exact) {
     const Conversion made = convert(request(change));
@@ -49,12 +32,12 @@ TEST_F(ConvertTest, FormulasThatAreTheProductAtTheStartAreExact) {
   train(dense());
   const at::Tensor expected = logits((folder_ / "dense").string());
   const auto converted = [&](const std::string& formula, const std::string& learned, const std::string& mask = "") {
-    return convert(request([&](Attention& a) {
-      auto& o = a.of<config::DotOptions>();
-      o.formula = formula;
-      o.learned = learned;
-      o.mask = mask;
-    }));
+    ConvertRequest r = request("");
+    auto& o = r.target.model.attention.of<config::DotOptions>();
+    o.formula = formula;
+    o.learned = learned;
+    o.mask = mask;
+    return convert(r);
   };
   const std::pair<const char*, const char*> exact[] = {
       {"s", ""},
@@ -77,19 +60,14 @@ TEST_F(ConvertTest, FormulasThatAreTheProductAtTheStartAreExact) {
 
 // The factor of the scores and the norms of queries and keys are the source's, whatever the target says.
 TEST_F(ConvertTest, ScoresKeepTheirScale) {
-  const std::function<void(Attention&)> sources[] = {
-      [](Attention& a) { a.scale = config::Scale::learned; },
-      [](Attention& a) { a.of<config::DotOptions>().scale_width = 1.5; },
-      [](Attention& a) {
-        a.qk_norm = true;
-        a.qk_norm_epsilon = 0.5;
-      },
+  const std::string sources[] = {
+      "scale=learned",
+      "scale_width=1.5",
+      "qk_norm=true qk_norm_epsilon=0.5",
   };
   for (const auto& change : sources) {
-    config::Config source = dense();
-    change(source.model.attention);
-    train(source);
-    const Conversion made = convert(request([](Attention& a) { a.composition = "dynamic"; }));
+    train(dense(change));
+    const Conversion made = convert(request("composition=dynamic"));
     EXPECT_TRUE(made.exact);
     EXPECT_NEAR(made.loss_after, made.loss_before, 1e-5);
     fs::remove_all(folder_ / "dense");
@@ -97,60 +75,42 @@ TEST_F(ConvertTest, ScoresKeepTheirScale) {
 }
 
 TEST_F(ConvertTest, KeysMayBeGroupedOrUngrouped) {
-  config::Config source = dense();
-  source.model.attention.n_kv_heads = 2;
-  train(source);
-  ConvertRequest all = request([](Attention&) {});
+  train(dense("n_kv_heads=2"));
+  ConvertRequest all = request("");
   all.fit_steps = 1;
   for (const LayerError& layer : convert(all).layers) {
     EXPECT_LT(layer.start, 1e-6) << "every head has the keys of its group";
   }
   fs::remove(all.out);
-  expect_refused(request([](Attention& a) { a.n_kv_heads = 3; }), "n_kv_heads");
-  expect_refused(request([](Attention& a) {
-                   a.n_heads = 2;
-                   a.n_kv_heads = 1;
-                 }),
-                 "n_kv_heads");
+  expect_refused(request("n_kv_heads=3"), "n_kv_heads");
+  expect_refused(request("n_heads=2 n_kv_heads=1"), "n_kv_heads");
 }
 
 // The gates stay with their heads.
 TEST_F(ConvertTest, ForgetGatesAreKept) {
-  config::Config source = dense();
-  source.model.attention.position = "forgetting";
-  train(source);
-  const auto forgetting = [&](const std::function<void(Attention&)>& change) {
-    return convert(request([&](Attention& a) {
-      a.position = "forgetting";
-      change(a);
-    }));
-  };
-  const Conversion composed = forgetting([](Attention& a) { a.composition = "static"; });
+  train(dense("position=forgetting"));
+  const auto forgetting = [&](const std::string& change) { return convert(request("position=forgetting " + change)); };
+  const Conversion composed = forgetting("composition=static");
   EXPECT_TRUE(composed.exact);
   EXPECT_NEAR(composed.loss_after, composed.loss_before, 1e-5);
-  const Conversion fewer = forgetting([](Attention& a) { a.n_heads = 2; });
+  const Conversion fewer = forgetting("n_heads=2");
   EXPECT_FALSE(fewer.exact);
   EXPECT_LT(fewer.loss_after, 5.0);
-  const Conversion exclusive = forgetting([](Attention& a) { a.of<config::OutputGateOptions>().exclusive = true; });
+  const Conversion exclusive = forgetting("exclusive=true");
   EXPECT_FALSE(exclusive.exact);
 }
 
 // The sinks stay with their heads.
 TEST_F(ConvertTest, SinksAreKept) {
-  config::Config source = dense();
-  source.model.attention.of<config::DotOptions>().sink = true;
-  train(source);
+  train(dense("sink=true"));
   const auto sinks = [&] { return store::read_checkpoint(folder_ / "converted.safetensors").tensors; };
   const at::Tensor before = store::read_checkpoint(store::find_checkpoint((folder_ / "dense").string()))
                                 .tensors.at("model.layer0.attention.sink");
-  const Conversion same = convert(request([](Attention& a) { a.of<config::DotOptions>().sink = true; }));
+  const Conversion same = convert(request("sink=true"));
   EXPECT_TRUE(same.exact);
   EXPECT_NEAR(same.loss_after, same.loss_before, 1e-5);
   EXPECT_TRUE(sinks().at("model.layer0.attention.sink").equal(before));
-  ConvertRequest fewer = request([](Attention& a) {
-    a.of<config::DotOptions>().sink = true;
-    a.n_heads = 2;
-  });
+  ConvertRequest fewer = request("sink=true n_heads=2");
   fewer.fit_steps = fewer.joint_steps = 0;
   convert(fewer);
   for (const at::Tensor& sink : sinks().at("model.layer0.attention.sink").unbind()) {
@@ -161,17 +121,11 @@ TEST_F(ConvertTest, SinksAreKept) {
 // A latent narrower or wider than what the source has, and positions that rotate nothing.
 TEST_F(ConvertTest, LatentsOfAnySizeStart) {
   for (const char* position : {"learned", "rope"}) {
-    config::Config source = dense();
-    source.model.attention.position = position;
     fs::remove_all(folder_ / "dense");
-    train(source);
+    train(dense(fmt::format("position={}", position)));
     for (const std::int64_t rank : {6, 50}) {
-      const Conversion made = convert(request([&](Attention& a) {
-        a.position = position;
-        a.projection = "latent";
-        a.of<config::LatentOptions>().kv_rank = rank;
-        a.of<config::LatentOptions>().q_rank = rank;
-      }));
+      const Conversion made =
+          convert(request(fmt::format("position={0} projection=latent kv_rank={1} q_rank={1}", position, rank)));
       EXPECT_LT(made.loss_after, 6.0) << position << " " << rank;
     }
   }
@@ -182,7 +136,7 @@ TEST_F(ConvertTest, TextMayBeGivenForAMixture) {
   source.data.train.push_back(source.data.train.front());
   source.data.mixture = {3.0, 1.0};
   train(source);
-  ConvertRequest given = request([](Attention& a) { a.n_heads = 2; });
+  ConvertRequest given = request("n_heads=2");
   given.target.data = {};
   given.data = {(folder_ / "text.txt").string()};
   EXPECT_LT(convert(given).loss_after, 6.0);
@@ -190,47 +144,18 @@ TEST_F(ConvertTest, TextMayBeGivenForAMixture) {
 
 TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
   train(dense());
-  const std::function<void(Attention&)> targets[] = {
-      [](Attention& a) { a.of<config::DotOptions>().sink = true; },
-      [](Attention& a) {
-        a.projection = "experts";
-        a.n_heads = 2;
-        a.d_head = 8;
-        a.of<config::RoutingOptions>().n_experts = 2;
-        a.of<config::RoutingOptions>().top_k = 1;
-      },
-      [](Attention& a) { a.n_heads = 2; },
-      [](Attention& a) { a.n_kv_heads = 2; },
-      [](Attention& a) {
-        a.score = "gaussian_mixture";
-        a.n_heads = 2;
-        a.of<config::MixtureOptions>().mixture_score = config::MixtureScore::dot;
-      },
-      [](Attention& a) {
-        a.projection = "gated_heads";
-        a.of<config::RoutingOptions>().top_k = 2;
-      },
-      [](Attention& a) {
-        a.projection = "shared_and_routed";
-        a.of<config::SharedHeadOptions>().shared_heads = 1;
-        a.of<config::RoutingOptions>().top_k = 2;
-      },
+  const std::string targets[] = {
+      "sink=true",
+      "projection=experts n_heads=2 d_head=8 n_experts=2 top_k=1",
+      "n_heads=2",
+      "n_kv_heads=2",
+      "score=gaussian_mixture n_heads=2 mixture_score=dot",
+      "projection=gated_heads top_k=2",
+      "projection=shared_and_routed shared_heads=1 top_k=2",
       // The width differs from the source's, and all rotary channels rotate.
-      [](Attention& a) {
-        a.projection = "latent";
-        a.d_head = 8;
-        a.of<config::LatentOptions>().kv_rank = 6;
-      },
-      [](Attention& a) {
-        a.projection = "tied";
-        a.d_head = 8;
-        a.n_kv_heads = 2;
-      },
-      [](Attention& a) {
-        a.projection = "factored";
-        a.d_head = 8;
-        a.of<config::LatentOptions>().kv_rank = 2;
-      },
+      "projection=latent d_head=8 kv_rank=6",
+      "projection=tied d_head=8 n_kv_heads=2",
+      "projection=factored d_head=8 kv_rank=2",
   };
   for (const auto& change : targets) {
     const Conversion made = convert(request(change));
@@ -249,7 +174,7 @@ TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
 
 TEST_F(ConvertTest, FittingAllLayersTogetherBringsThePredictionsCloser) {
   train(dense());
-  ConvertRequest r = request([](Attention& a) { a.n_heads = 1; });
+  ConvertRequest r = request("n_heads=1");
   r.joint_steps = 0;
   const Conversion layers = convert(r);
   EXPECT_FALSE(layers.together);
@@ -265,7 +190,7 @@ TEST_F(ConvertTest, FittingAllLayersTogetherBringsThePredictionsCloser) {
 
 TEST_F(ConvertTest, ConvertsTheNamedLayersOnly) {
   train(dense());
-  ConvertRequest r = request([](Attention& a) { a.n_heads = 2; });
+  ConvertRequest r = request("n_heads=2");
   r.layers = {1};
   const Conversion made = convert(r);
   EXPECT_EQ(made.converted, r.layers);
@@ -302,7 +227,7 @@ TEST_F(ConvertTest, LayersMayDiffer) {
     r.target.model.layers = to;
     return convert(r);
   };
-  const auto nothing = [](Attention&) {};
+  const auto nothing = "";
   const at::Tensor expected = logits((folder_ / "dense").string());
   const auto difference = [&] {
     return (logits((folder_ / "converted.safetensors").string()) - expected).abs().max().item<double>();
@@ -310,9 +235,9 @@ TEST_F(ConvertTest, LayersMayDiffer) {
   EXPECT_TRUE(converted(source.model.layers, nothing).exact);
   EXPECT_EQ(difference(), 0.0);
   // Gates and compositions start exactly on heads of any kind.
-  EXPECT_TRUE(converted(source.model.layers, [](Attention& a) { a.gate_output = "head"; }).exact);
+  EXPECT_TRUE(converted(source.model.layers, "gate_output=head").exact);
   EXPECT_LT(difference(), 1e-4);
-  EXPECT_TRUE(converted(source.model.layers, [](Attention& a) { a.composition = "dynamic"; }).exact);
+  EXPECT_TRUE(converted(source.model.layers, "composition=dynamic").exact);
   EXPECT_LT(difference(), 1e-4);
   // SwitchHead gives its maps to dense heads; dense heads become SwitchHead.
   for (const char* second : {"experts", "dense"}) {
@@ -328,7 +253,7 @@ TEST_F(ConvertTest, LayersMayDiffer) {
 
 TEST_F(ConvertTest, AllLayersMayLoseTheirAttention) {
   train(dense());
-  const Conversion made = convert(request([](Attention& a) { a.n_heads = 0; }));
+  const Conversion made = convert(request("n_heads=0"));
   EXPECT_FALSE(made.exact);
   EXPECT_TRUE(made.layers.empty());
   const store::Checkpoint result = store::read_checkpoint(folder_ / "converted.safetensors");
@@ -344,7 +269,7 @@ TEST_F(ConvertTest, LayersMayShareKeys) {
   source.model.n_layers = 3;
   train(source);
   const auto shared = [&](const char* keys) {
-    ConvertRequest r = request([&](Attention& a) { a.n_kv_heads = 2; });
+    ConvertRequest r = request("n_kv_heads=2");
     r.target.model.n_layers = 3;
     r.target.model.layers = {{.repeat = 2, .attention = {}, .mlp = {}},
                              {.repeat = 1, .attention = {{"share_kv", keys}}, .mlp = {}}};
@@ -506,7 +431,7 @@ TEST(SharedKeysTest, PlainChannelsKeepTheirScoresAtFullRank) {
 
 TEST_F(ConvertTest, LatentsAndRoutedHeadsStartFromTheSource) {
   train(dense());
-  const auto error_of = [&](const std::function<void(Attention&)>& change) {
+  const auto error_of = [&](const std::string& change) {
     ConvertRequest r = request(change);
     r.fit_steps = 1;  // reports the errors of the start
     const Conversion made = convert(r);
@@ -516,48 +441,30 @@ TEST_F(ConvertTest, LatentsAndRoutedHeadsStartFromTheSource) {
     }
     return sum / 2.0;
   };
-  const auto latent = [](std::int64_t rank) {
-    return [rank](Attention& a) {
-      a.projection = "latent";
-      a.of<config::LatentOptions>().kv_rank = rank;
-      a.of<config::LatentOptions>().d_rotary = 4;
-    };
-  };
-  const double wide = error_of(latent(24)), narrow = error_of(latent(4));
+  const std::string latent = "projection=latent d_rotary=4 kv_rank=";
+  const double wide = error_of(latent + "24"), narrow = error_of(latent + "4");
   EXPECT_LT(wide, 0.5);
   EXPECT_LT(wide, narrow);
-  EXPECT_LT(error_of([](Attention& a) {
-              a.projection = "routed_heads";
-              a.of<config::RoutingOptions>().n_experts = 4;
-              a.of<config::RoutingOptions>().top_k = 4;
-            }),
-            1.0);
-  const auto gated = [&](Attention& a) {
-    latent(24)(a);
-    a.gate_output = "head";
-  };
-  EXPECT_NEAR(error_of(gated), wide, 1e-4) << "the outputs are doubled, because the gates start at a half";
+  EXPECT_LT(error_of("projection=routed_heads n_experts=4 top_k=4"), 1.0);
+  EXPECT_NEAR(error_of(latent + "24 gate_output=head"), wide, 1e-4)
+      << "the outputs are doubled, because the gates start at a half";
 }
 
 TEST_F(ConvertTest, RefusesWhatCannotBeConverted) {
   train(dense());
-  ConvertRequest wide = request([](Attention&) {});
+  ConvertRequest wide = request("");
   wide.target.model.d_model = 48;
   expect_refused(wide, "d_model");
-  expect_refused(request([](Attention& a) { a.position = "none"; }), "position");
-  ConvertRequest words = request([](Attention&) {});
+  expect_refused(request("position=none"), "position");
+  ConvertRequest words = request("");
   words.target.tokenizer.kind = config::TokenizerKind::words;
   words.target.given["tokenizer.kind"] = "words";
   expect_refused(words, "tokenizer.kind");
-  ConvertRequest hungry = request([](Attention& a) { a.n_heads = 2; });
+  ConvertRequest hungry = request("n_heads=2");
   hungry.tokens = 1 << 20;
   expect_refused(hungry, "--tokens");
-  expect_refused(request([](Attention& a) { a.n_heads = 8; }), "8 heads");
-  expect_refused(request([](Attention& a) {
-                   a.n_heads = 2;
-                   a.d_head = 26;
-                 }),
-                 "d_head");
+  expect_refused(request("n_heads=8"), "8 heads");
+  expect_refused(request("n_heads=2 d_head=26"), "d_head");
 }
 
 }  // namespace

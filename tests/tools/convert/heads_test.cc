@@ -108,7 +108,7 @@ TEST(BudgetTest, ReadsLimits) {
 class HeadsTest : public ConvertTest {
  protected:
   HeadsRequest budget(const std::string& text) const {
-    HeadsRequest r{.convert = request([](config::AttentionOptions&) {}), .budget = parse_budget(text)};
+    HeadsRequest r{.convert = request(""), .budget = parse_budget(text)};
     r.convert.fit_steps = 30;
     return r;
   }

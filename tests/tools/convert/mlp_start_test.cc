@@ -9,45 +9,33 @@
 namespace headroom::convert {
 namespace {
 
-using Mlp = config::MlpOptions;
-
 class MlpConversionTest : public ConvertTest {
  protected:
-  ConvertRequest experts(const std::function<void(Mlp&)>& change) const {
-    ConvertRequest r = request([](config::AttentionOptions&) {});
-    Mlp& mlp = r.target.model.mlp;
-    mlp.kind = config::MlpKind::experts;
-    mlp.n_experts = 4;
-    mlp.d_hidden = 8;
-    mlp.top_k = 2;
-    change(mlp);
+  // `more`: further keys of [model].
+  ConvertRequest experts(const std::string& more = "") const {
+    ConvertRequest r = request("");
+    r.target.model =
+        tiny::changed(r.target.model, "", "mlp.kind=experts mlp.n_experts=4 mlp.d_hidden=8 mlp.top_k=2 " + more);
     return r;
   }
 };
 
 TEST_F(MlpConversionTest, AllExpertsTogetherAreTheSourcesMlp) {
-  for (const config::MlpKind kind : {config::MlpKind::dense, config::MlpKind::gated}) {
+  for (const std::string kind : {"dense", "gated"}) {
     config::Config source = dense();
-    source.model.mlp.kind = kind;
-    source.model.mlp.activation = config::Activation::silu;
+    source.model = tiny::changed(source.model, "", "mlp.activation=silu mlp.kind=" + kind);
     source.train.seed = 2;
     fs::remove_all(folder_ / "dense");
     train(source);
     const at::Tensor expected = logits((folder_ / "dense").string());
-    for (const config::Gate gate : {config::Gate::sigmoid, config::Gate::softmax, config::Gate::softmax_top_k,
-                                    config::Gate::softmax_renormalised}) {
-      for (const config::ExpertBias bias : {config::ExpertBias::none, config::ExpertBias::all}) {
-        ConvertRequest r = experts([&](Mlp& mlp) {
-          mlp.expert_kind = kind == config::MlpKind::gated ? config::ExpertKind::gated : config::ExpertKind::dense;
-          mlp.top_k = 4;
-          mlp.gate = gate;
-          mlp.gate_scale = 1.5;
-          mlp.expert_bias = bias;
-        });
+    for (const char* gate : {"sigmoid", "softmax", "softmax_top_k", "softmax_renormalised"}) {
+      for (const char* bias : {"none", "all"}) {
+        const ConvertRequest r = experts(fmt::format(
+            "mlp.expert_kind={} mlp.top_k=4 mlp.gate={} mlp.gate_scale=1.5 mlp.expert_bias={}", kind, gate, bias));
         const Conversion made = convert(r);
         EXPECT_TRUE(made.exact);
         EXPECT_TRUE(made.layers.empty());
-        EXPECT_LT((logits(r.out.string()) - expected).abs().max().item<double>(), 1e-5) << config::name_of(gate);
+        EXPECT_LT((logits(r.out.string()) - expected).abs().max().item<double>(), 1e-5) << gate;
       }
     }
   }
@@ -55,7 +43,7 @@ TEST_F(MlpConversionTest, AllExpertsTogetherAreTheSourcesMlp) {
 
 TEST_F(MlpConversionTest, SomeExpertsAreRoutedAndFitted) {
   train(dense());
-  const ConvertRequest r = experts([](Mlp&) {});
+  const ConvertRequest r = experts();
   const Conversion made = convert(r);
   EXPECT_FALSE(made.exact);
   ASSERT_EQ(made.layers.size(), 2U);
@@ -75,7 +63,7 @@ TEST_F(MlpConversionTest, SomeExpertsAreRoutedAndFitted) {
 
 TEST_F(MlpConversionTest, AttentionAndMlpOfNamedLayersAreConverted) {
   train(dense());
-  ConvertRequest r = experts([](Mlp&) {});
+  ConvertRequest r = experts();
   r.target.model.attention.n_heads = 2;
   r.layers = {1};
   const Conversion made = convert(r);
@@ -90,9 +78,9 @@ TEST_F(MlpConversionTest, AttentionAndMlpOfNamedLayersAreConverted) {
 
 TEST_F(MlpConversionTest, RefusesExpertsThatTheHiddenUnitsDoNotFill) {
   train(dense());
-  expect_refused(experts([](Mlp& mlp) { mlp.d_hidden = 7; }), "model.mlp.d_hidden");
-  expect_refused(experts([](Mlp& mlp) { mlp.expert_kind = config::ExpertKind::gated; }), "expert_kind");
-  expect_refused(experts([](Mlp& mlp) { mlp.d_shared = 8; }), "d_shared");
+  expect_refused(experts("mlp.d_hidden=7"), "model.mlp.d_hidden");
+  expect_refused(experts("mlp.expert_kind=gated"), "expert_kind");
+  expect_refused(experts("mlp.d_shared=8"), "d_shared");
 }
 
 TEST(BalancedGroupsTest, FindsUnitsThatAreActiveTogether) {
