@@ -54,7 +54,8 @@ def test_report_of_comparison_and_run(headroom, tmp_path):
 
     run = headroom.json("report", out / "dense")
     assert run["report"] == str(out / "dense" / "report.html") and len(run["runs"]) == 1
-    assert "Training of dense" in (out / "dense" / "report.html").read_text()
+    page = (out / "dense" / "report.html").read_text()
+    assert "Training of dense" in page and "Sample text" in page
     assert str(out / "dense" / "checkpoints") in headroom.refusal("report", out / "dense" / "checkpoints")
     assert "nowhere" in headroom.refusal("report", tmp_path / "nowhere")
 

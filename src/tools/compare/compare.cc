@@ -31,7 +31,7 @@ constexpr std::uint64_t kSampleSeed = 1;
 
 // Returns each prompt's continuation by the model of a run folder.
 std::vector<std::string> generate_samples(const fs::path& folder, const std::vector<std::string>& prompts,
-                                          const CompareRequest& request) {
+                                          std::int64_t tokens) {
   std::vector<std::string> texts;
   if (prompts.empty()) {
     return texts;
@@ -40,7 +40,7 @@ std::vector<std::string> generate_samples(const fs::path& folder, const std::vec
   const models::LanguageModel& writer = models::as_language_model(*opened.model, "compare");
   for (const std::string& prompt : prompts) {
     decode::GenerateOptions options;
-    options.tokens = request.sample_tokens;
+    options.tokens = tokens;
     options.temperature = kSampleTemperature;
     options.seed = kSampleSeed;
     options.context = opened.context;
@@ -52,6 +52,11 @@ std::vector<std::string> generate_samples(const fs::path& folder, const std::vec
   return texts;
 }
 
+std::string sampling(std::int64_t tokens) {
+  return fmt::format("{}, temperature {}, seed {}", counted(static_cast<std::size_t>(tokens), "token"),
+                     kSampleTemperature, kSampleSeed);
+}
+
 // Sets the record's prompts and sampling options, and the samples of all models.
 void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& runs, const tasks::Task& task) {
   record.prompts = request.prompts;
@@ -61,14 +66,12 @@ void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& 
       record.prompts.push_back(beginning);
     }
   }
-  record.sampling =
-      fmt::format("{}, temperature {}, seed {}", counted(static_cast<std::size_t>(request.sample_tokens), "token"),
-                  kSampleTemperature, kSampleSeed);
+  record.sampling = sampling(request.sample_tokens);
   record.samples.clear();
   for (const PlannedModel& model : record.plan.models) {
     const PlannedRun best = with_seed(model.choices[runs.best_choice(model)], record.plan.first_index());
     if (const TrainedRun* run = runs.find(best); run != nullptr && run->diverged.empty()) {
-      record.samples[model.name] = generate_samples(best.folder, record.prompts, request);
+      record.samples[model.name] = generate_samples(best.folder, record.prompts, request.sample_tokens);
     }
   }
 }
@@ -177,6 +180,24 @@ CompareResult compare(const CompareRequest& asked) {
                     .command = request.command,
                     .plan = plan_comparison(request)},
                    request);
+}
+
+void add_sample(CompareResult& result) {
+  constexpr std::int64_t kTokens = 60;
+  ComparedRun& run = result.runs.front();
+  const TrainedRun& trained = run.trained.front();
+  if (run.config.model.kind != config::ModelKind::language_model ||
+      run.config.data.synthetic != config::Synthetic::none || !trained.log.samples.empty() ||
+      !fs::exists(run.folder / "checkpoints" / "latest")) {
+    return;
+  }
+  try {
+    run.samples = generate_samples(run.folder, {"The"}, kTokens);
+    result.prompts = {"The"};
+    result.sampling = sampling(kTokens);
+  } catch (const UserError& error) {  // for example, a damaged checkpoint
+    result.notes.push_back(fmt::format("No sample text: {}.", error.what()));
+  }
 }
 
 CompareResult sweep(const CompareRequest& request) {

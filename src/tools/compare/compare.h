@@ -43,6 +43,9 @@ std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides 
 // Whether the folder is that of a comparison, a sweep or a single training run.
 bool has_page(const std::filesystem::path& folder);
 
+// Adds a sample text of a single run's newest checkpoint, unless the run has logged samples.
+void add_sample(CompareResult& result);
+
 // Writes the page of such a folder (empty: report.html in it) from the files in the folder, without training. Omits
 // unfinished runs of a comparison. Throws UserError if the folder contains none of these, or no finished run.
 CompareResult report(const std::filesystem::path& folder, const std::filesystem::path& page = {});

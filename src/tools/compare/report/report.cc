@@ -186,6 +186,9 @@ bool has_page(const fs::path& folder) {
 
 CompareResult report(const fs::path& folder, const fs::path& page) {
   CompareResult result = load_result(folder);
+  if (result.kind == Kind::run) {
+    add_sample(result);
+  }
   write_page(result, page.empty() ? folder / kPageFile : page);
   return result;
 }

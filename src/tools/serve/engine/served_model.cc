@@ -276,28 +276,14 @@ std::optional<std::int64_t> seed_of(const SortedJson* value) {
 
 // Checks the fields of this API and its relatives for which only the value that changes nothing is supported.
 void check_neutral(JsonFields& fields, const CompletionRequest& request) {
-  const std::pair<const char*, SortedJson> neutral[] = {{"presence_penalty", 0},
-                                                        {"frequency_penalty", 0},
-                                                        {"repetition_penalty", 1},
-                                                        {"min_p", 0},
-                                                        {"min_tokens", 0},
-                                                        {"suffix", ""},
-                                                        {"ignore_eos", false},
-                                                        {"stop_token_ids", SortedJson::array()},
-                                                        {"best_of", request.n},
-                                                        {"logit_bias", SortedJson::object()},
-                                                        {"length_penalty", 1},
-                                                        {"repeat_penalty", 1},
-                                                        {"typical_p", 1},
-                                                        {"use_beam_search", false},
-                                                        {"early_stopping", false},
-                                                        {"include_stop_str_in_output", false},
-                                                        {"store", false},
-                                                        {"tools", SortedJson::array()},
-                                                        {"metadata", SortedJson::object()},
-                                                        {"response_format", {{"type", "text"}}}};
-  for (const auto& [name, only] : neutral) {
-    if (const SortedJson* value = fields.take(name); value != nullptr && *value != only) {
+  SortedJson neutral = SortedJson::parse(R"({
+      "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "repeat_penalty": 1, "length_penalty": 1,
+      "min_p": 0, "typical_p": 1, "min_tokens": 0, "suffix": "", "stop_token_ids": [], "logit_bias": {}, "tools": [],
+      "metadata": {}, "response_format": {"type": "text"}, "ignore_eos": false, "use_beam_search": false,
+      "early_stopping": false, "include_stop_str_in_output": false, "store": false})");
+  neutral["best_of"] = request.n;
+  for (const auto& [name, only] : neutral.items()) {
+    if (const SortedJson* value = fields.take(name.c_str()); value != nullptr && *value != only) {
       refuse(400, "unsupported_parameter", name, "{}: only {} is supported, got {}", name, only.dump(),
              describe(*value));
     }
