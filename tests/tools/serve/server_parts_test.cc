@@ -37,7 +37,7 @@ TEST(RequestHead, ATargetInAbsoluteFormIsAPathOfItsHost) {
   EXPECT_EQ(target("http://X:80/a?b"), target("/a?b"));
   EXPECT_EQ(target("HTTP://x:80"), target("/"));
   EXPECT_EQ(target("http://x:80?b"), target("/?b"));
-  EXPECT_THROW(target("http://y:80/"), ApiError);
+  EXPECT_EQ(target("http://y/"), "GET / HTTP/1.1\r\nHost: y\r\n\r\n");  // replaces the header's
 }
 
 TEST(Metrics, CountInBuckets) {

@@ -94,7 +94,8 @@ class Framing {
   int headers_ = 0;
 };
 
-// Turns a target in absolute form, "http://host/path", into "/path" (RFC 9112 3.2.2). Sets `host` to its host.
+// Turns a target in absolute form, "http://host/path", into "/path" (RFC 9112 3.2.2). Sets `host` to its host, which
+// replaces that of the Host header.
 std::string in_origin_form(std::string_view request_line, std::string& host) {
   const std::size_t space = request_line.find(' ');
   const std::string_view target = request_line.substr(std::min(space, request_line.size() - 1) + 1);
@@ -124,7 +125,7 @@ std::optional<std::size_t> chunk_size(std::string_view line) {
 }  // namespace
 
 std::string checked_head(std::string_view head) {
-  std::string checked, host, target_host;
+  std::string checked, target_host;
   std::int64_t hosts = 0, content_types = 0;
   Framing framing;
   bool http11 = false;
@@ -142,13 +143,12 @@ std::string checked_head(std::string_view head) {
       continue;
     }
     const std::string name = line.empty() ? "" : header_name(line);
-    if (name == "host") {
-      ++hosts;
-      host = lower_case(trimmed(line.substr(line.find(':') + 1)));
-    }
+    hosts += name == "host" ? 1 : 0;
     content_types += name == "content-type" ? 1 : 0;
     framing.add(name, line);
-    if (name != "range" && name != "accept-encoding") {
+    if (name == "host" && !target_host.empty()) {
+      checked += "Host: " + target_host + "\r\n";
+    } else if (name != "range" && name != "accept-encoding") {
       checked += with_end;
     }
   }
@@ -157,9 +157,6 @@ std::string checked_head(std::string_view head) {
   }
   if (content_types > 1) {
     refuse_head("must have one Content-Type, not several of them");
-  }
-  if (!target_host.empty() && hosts == 1 && target_host != host) {
-    refuse_head("the target and the Host header must name one host");
   }
   return checked;
 }
