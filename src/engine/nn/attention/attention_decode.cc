@@ -6,6 +6,7 @@
 #include "engine/ops/many_rows.h"
 #include "engine/ops/views.h"
 #include "foundation/core/transformed.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 

@@ -38,6 +38,7 @@ std::string name(Op op) {
   constexpr const char* kNames[] = {"constant", "s", "i", "j", "h", "learned", "table", "token", "token",
 #define HEADROOM_UNARY(op, text, ...) text,
 #define HEADROOM_BINARY HEADROOM_UNARY
+#include "operations.inc"
                                     "where"};
   return kNames[static_cast<std::size_t>(op)];
 }
@@ -49,6 +50,7 @@ double apply(const Node& node, double a, double b, double c) {
   case Op::op:                               \
     return value;
 #define HEADROOM_BINARY HEADROOM_UNARY
+#include "operations.inc"
     case Op::where:
       return a != 0.0 ? b : c;
     default:
