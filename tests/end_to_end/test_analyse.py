@@ -53,7 +53,7 @@ def test_another_tokenizer_is_refused(headroom, folder):
     assert re.search(r"text.tokens: .*\bwords-", done.stderr)
 
 
-# A model of which one layer lacks attention, one the MLP, one has grouped keys, and the last one uses those.
+# Four different layers: without attention, without MLP, with grouped keys, and sharing the keys of the layer below.
 MIXED = ["{attention = {n_heads = 0}}", '{mlp = {kind = "none"}}', "{attention = {n_kv_heads = 1}}",
          "{attention = {n_kv_heads = 1, share_kv = 1}}"]
 WITHOUT_HEADS = "it looks at attention, which the layers lack"

@@ -45,7 +45,7 @@ std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerOptions>
 struct Heads {
   std::int64_t heads = 0, kv_heads = 0;
   std::int64_t experts = 0;  // of SwitchHead; 0: dense heads
-  bool shares = false;       // keys and values of the layer below; kv_heads is 0
+  bool shares = false;       // uses the keys and values of the layer below; kv_heads is 0
   friend bool operator==(const Heads&, const Heads&) = default;
 };
 // "4", "8, 2 keys", "8, shared keys", "2 x 4 experts".

@@ -114,7 +114,7 @@ struct EffectiveSpeedups {
     Saving tokens, time;
   };
   std::vector<std::optional<Speedup>> of_runs = {};  // one per run, or none; not set for the first model and if unknown
-  std::string reason = {};                           // a sentence; empty unless a speedup cannot be given
+  std::string reason = {};                           // why no speedup can be given; empty if it can
 };
 
 // The learning curves give the steps of both models to the higher of their two last losses: of the model that is
