@@ -12,63 +12,18 @@ import processes
 import train_runs
 from train_runs import tensor
 
-TRAIN = """
-[train]
-steps = 60
-batch_size = 8
-learning_rate = 3e-3
-threads = 1
-precision = "fp32"
-log_every = 1
-evaluate_every = 25
-checkpoint_every = 1
-"""
-
-LISTOPS = """
-[model]
-kind = "classifier"
-vocabulary_size = 16
-n_layers = 1
-d_model = 16
-context_length = 50
-dropout = 0.1
-n_classes = 10
-[model.attention]
-n_heads = 2
-d_head = 8
-position = "learned"
-[model.mlp]
-d_hidden = 32
-[data]
-generator = "listops"
-generated_train = 150
-generated_validation = 50
-""" + TRAIN
-
-PICTURES = """
-[model]
-kind = "vision"
-n_layers = 1
-d_model = 16
-context_length = 4
-n_classes = 3
-image_size = 4
-patch_size = 2
-image_channels = 1
-dropout = 0.1
-[model.attention]
-n_heads = 2
-d_head = 8
-position = "sinusoidal"
-composition = "dynamic"
-[model.mlp]
-d_hidden = 32
-[data]
-train = ["{folder}/train-images-idx3-ubyte"]
-validation = ["{folder}/train-images-idx3-ubyte"]
-augment_shift = 1
-augment_flip = true
-""" + TRAIN
+SMALL = ("model.n_layers = 1", "model.d_model = 16", "model.dropout = 0.1", "model.attention.d_head = 8", "model.mlp.d_hidden = 32",
+         'tokenizer.kind = "sentencepiece"', "train.steps = 60", "train.batch_size = 8", "train.learning_rate = 3e-3", "train.log_every = 1",
+         "train.evaluate_every = 25", "train.checkpoint_every = 1")
+LISTOPS = (*SMALL, 'model.kind = "classifier"', "model.vocabulary_size = 16", "model.context_length = 50", "model.n_classes = 10",
+           'model.attention.position = "learned"', 'data.generator = "listops"', "data.generated_train = 150",
+           "data.generated_validation = 50")
+PICTURES = (*SMALL, 'model.kind = "vision"', "model.context_length = 4", "model.n_classes = 3", "model.image_size = 4",
+            "model.patch_size = 2", "model.image_channels = 1", 'model.attention.position = "sinusoidal"',
+            'model.attention.composition = "dynamic"', "data.augment_flip = true")
+# Read repeatedly by several threads, with every augmentation.
+FOLDERS = (*PICTURES, "data.augment_crop = 0.2", "data.randaugment = 2", "data.mixup = 0.2", "data.decode_threads = 3",
+           "train.accumulate = 4", "train.label_smoothing = 0.1")
 
 
 def write_pictures(folder):
@@ -78,13 +33,6 @@ def write_pictures(folder):
                    for _ in range(4))
     (folder / "train-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, 60, 4, 4) + pixels)
     (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 60) + labels)
-
-
-# Read repeatedly by several threads, with every augmentation.
-FOLDERS = PICTURES.replace("train-images-idx3-ubyte", "set").replace("augment_shift = 1", """augment_crop = 0.2
-randaugment = 2
-mixup = 0.2
-decode_threads = 3""").replace("batch_size = 8", "batch_size = 8\naccumulate = 4\nlabel_smoothing = 0.1")
 
 
 def write_folders(folder):
@@ -99,19 +47,9 @@ def write_folders(folder):
         path.write_bytes(b"P5 %d %d 255\n" % (side, side) + pixels)
 
 
-CONFIGS = {"listops": LISTOPS, "pictures": PICTURES, "folders": FOLDERS}
-
-
-def write_config(kind, folder):
-    write_pictures(folder)
-    write_folders(folder)
-    path = folder / f"{kind}.toml"
-    path.write_text(CONFIGS[kind].replace("{folder}", str(folder)))
-    return path
-
-
 def test_processes_share_the_images_of_folders(tmp_path):
-    config = write_config("folders", tmp_path)
+    write_folders(tmp_path)
+    config = train_runs.small_config(tmp_path / "folders.toml", tmp_path / "set", *FOLDERS)
     short = ["--set", "train.steps=12", "--set", "data.decode_threads=1"]
     alone = train_runs.run(config, tmp_path / "1", *short)
     together = processes.run(3, config, tmp_path / "3", *short)
@@ -125,8 +63,7 @@ def test_processes_share_the_images_of_folders(tmp_path):
 def listops(headroom, tmp_path_factory):
     """A config and a run of it."""
     folder = tmp_path_factory.mktemp("listops")
-    (folder / "one.toml").write_text(LISTOPS)
-    headroom("train", folder / "one.toml", "--out", folder / "run", "--quiet")
+    headroom("train", train_runs.small_config(folder / "one.toml", None, *LISTOPS), "--out", folder / "run", "--quiet")
     return folder
 
 
@@ -181,9 +118,10 @@ def test_inspect_looks_into_a_classifier(headroom, listops):
 
 
 def test_images_cannot_be_inspected(headroom, tmp_path):
+    write_pictures(tmp_path)
+    config = train_runs.small_config(tmp_path / "pictures.toml", tmp_path / "train-images-idx3-ubyte", *PICTURES, "data.augment_shift = 1")
     run = tmp_path / "run"
-    headroom("train", write_config("pictures", tmp_path), "--out", run, "--quiet", "--set", "train.steps=2", "--set",
-             "train.evaluate_every=0")
+    headroom("train", config, "--out", run, "--quiet", "--set", "train.steps=2", "--set", "train.evaluate_every=0")
     bad = tmp_path / "bad"
     bad.mkdir()
     for name in ("a", "b", "c"):
@@ -197,7 +135,7 @@ def test_images_cannot_be_inspected(headroom, tmp_path):
 
 
 def test_compare_judges_listops_by_the_loss(headroom, listops):
-    (listops / "two.toml").write_text(LISTOPS.replace("n_heads = 2", "n_heads = 1"))
+    train_runs.small_config(listops / "two.toml", None, *LISTOPS, "model.attention.n_heads = 1")
     out = listops / "compared"
     result = headroom.json("compare", listops / "one.toml", listops / "two.toml", "--out", out)
     accuracies = [run["accuracy"] for run in result["runs"]]

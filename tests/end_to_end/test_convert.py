@@ -1,6 +1,7 @@
 """headroom convert: a dense run becomes a checkpoint that every command reads and from which training starts."""
 
 import math
+import re
 import shutil
 import tomllib
 
@@ -16,7 +17,7 @@ SMALL = ["--tokens", 512, "--fit", 10, "--joint-fit", 5, "--threads", 1]
 def dense(headroom, tmp_path_factory):
     folder = tmp_path_factory.mktemp("convert")
     config = train_runs.prepare(folder)
-    config.write_text(config.read_text().replace('projection = "experts"\nn_experts = 3\ntop_k = 2\nexpert_dropout = 0.1\n', ""))
+    config.write_text(re.sub(r"model\.attention\.(projection|n_experts|top_k|expert_dropout) = .*\n", "", config.read_text()))
     headroom("train", config, "--out", folder / "dense", "--set", "train.steps=6", "--quiet")
     target = folder / "experts.toml"
     target.write_text('base = "tiny.toml"\n[model.attention]\nn_heads = 1\nd_head = 12\nprojection = "experts"\nn_experts = 2\ntop_k = 1\n')

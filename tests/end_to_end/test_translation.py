@@ -9,52 +9,15 @@ import pytest
 
 import train_runs
 
-CONFIG = """
-[model]
-kind = "encoder_decoder"
-n_layers = 1
-d_model = 32
-context_length = 16
-norm_position = "post"
-tied_embeddings = true
-dropout = 0.1
-[model.attention]
-n_heads = 2
-d_head = 16
-projection = "routed_heads"
-n_experts = 4
-top_k = 2
-gate = "softmax_renormalised"
-position = "sinusoidal"
-[model.mlp]
-d_hidden = 64
-[tokenizer]
-vocabulary_size = 300
-[data]
-train = ["{folder}/pairs.tsv"]
-pair_columns = [2, 1]
-validation_fraction = 0.1
-[train]
-steps = 60
-batch_size = 12
-batch_tokens = 100
-accumulate = 2
-label_smoothing = 0.1
-learning_rate = 3e-3
-schedule = "inverse_sqrt"
-warmup_steps = 10
-clip_norm = 0.0
-threads = 1
-precision = "fp32"
-log_every = 1
-evaluate_every = 25
-evaluate_tokens = 60
-checkpoint_every = 1
-keep_checkpoints = 3
-[decoding]
-beam = 2
-"""
-
+SETTINGS = (
+    'model.kind = "encoder_decoder"', "model.n_layers = 1", "model.context_length = 16", 'model.norm_position = "post"',
+    "model.tied_embeddings = true", "model.dropout = 0.1", "model.attention.n_experts = 4", "model.attention.top_k = 2",
+    'model.attention.gate = "softmax_renormalised"', 'model.attention.position = "sinusoidal"', "model.mlp.d_hidden = 64",
+    'tokenizer.kind = "sentencepiece"', "tokenizer.vocabulary_size = 300", "data.pair_columns = [2, 1]", "train.steps = 60",
+    "train.batch_size = 12", "train.batch_tokens = 100", "train.accumulate = 2", "train.label_smoothing = 0.1",
+    "train.learning_rate = 3e-3", 'train.schedule = "inverse_sqrt"', "train.warmup_steps = 10", "train.clip_norm = 0.0",
+    "train.log_every = 1", "train.evaluate_every = 25", "train.evaluate_tokens = 60", "train.checkpoint_every = 1",
+    "train.keep_checkpoints = 3", "decoding.beam = 2")
 WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "rot": "red", "blau": "blue", "Haus": "house"}
 
 
@@ -67,11 +30,14 @@ def write_pairs(folder):
     (folder / "test.en").write_text("".join(f"{target}.\n" for _, target in lines[:20]))
 
 
+def config_in(folder, name="translation", projection="routed_heads"):
+    return train_runs.small_config(folder / f"{name}.toml", None, f'data.train = ["{folder}/pairs.tsv"]', "data.validation_fraction = 0.1",
+                                   f'model.attention.projection = "{projection}"', *SETTINGS)
+
+
 def prepare(folder):
     write_pairs(folder)
-    config = folder / "translation.toml"
-    config.write_text(CONFIG.replace("{folder}", str(folder)))
-    return config
+    return config_in(folder)
 
 
 def test_a_killed_and_resumed_run_is_identical(tmp_path):
@@ -134,8 +100,7 @@ def separate(headroom, tmp_path_factory):
                 f'data.validation=["{folder}/test.de"]', f'data.validation_target=["{folder}/test.en"]',
                 "data.length_ratio=1.5", "data.most_words=5", "model.source_vocabulary_size=290", "train.steps=400",
                 "train.evaluate_every=0", "train.checkpoint_every=0", "model.dropout=0.0"]
-    (folder / "separate.toml").write_text(CONFIG.replace("{folder}", str(folder)))
-    done = headroom("train", folder / "separate.toml", "--out", folder / "run",
+    done = headroom("train", config_in(folder, "separate"), "--out", folder / "run",
                     *[part for setting in settings for part in ("--set", setting)])
     return folder, done.stderr
 
@@ -237,7 +202,6 @@ def test_errors_in_the_pairs_are_reported(headroom, run):
 
 
 def test_compare_judges_by_bleu(headroom, run):
-    dense = CONFIG.replace("{folder}", str(run)).replace('projection = "routed_heads"', 'projection = "dense"')
-    (run / "dense.toml").write_text(dense)
-    result = headroom.json("compare", run / "translation.toml", run / "dense.toml", "--out", run / "compared")
+    dense = config_in(run, "dense", "dense")
+    result = headroom.json("compare", run / "translation.toml", dense, "--out", run / "compared")
     assert [r["bleu"] for r in result["runs"]] == [r["validation_bleu"] for r in result["runs"]]

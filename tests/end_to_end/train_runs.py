@@ -16,43 +16,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Seconds after which a test gives up waiting. Only a hang may take that long, however slow or busy the machine is.
 PATIENCE = 1200
 
-CONFIG = """
-[model]
-vocabulary_size = 256
-n_layers = 2
-d_model = 32
-context_length = 16
-memory_length = 16
-dropout = 0.1
-[model.attention]
-n_heads = 2
-d_head = 8
-projection = "experts"
-n_experts = 3
-top_k = 2
-expert_dropout = 0.1
-position = "relative"
-[model.mlp]
-d_hidden = 64
-[tokenizer]
-kind = "bytes"
-vocabulary_size = 256
-[data]
-train = ["{folder}/train.txt"]
-validation = ["{folder}/validation.txt"]
-[train]
-steps = 60
-batch_size = 4
-learning_rate = 3e-3
-warmup_steps = 5
-threads = 1
-precision = "fp32"
-log_every = 1
-evaluate_every = 25
-checkpoint_every = 1
-keep_checkpoints = 3
-"""
-
+SETTINGS = (
+    "model.vocabulary_size = 256", "model.context_length = 16", "model.memory_length = 16", "model.dropout = 0.1",
+    "model.attention.d_head = 8", 'model.attention.projection = "experts"', "model.attention.n_experts = 3",
+    "model.attention.top_k = 2", "model.attention.expert_dropout = 0.1", 'model.attention.position = "relative"',
+    "model.mlp.d_hidden = 64", "tokenizer.vocabulary_size = 256", "train.steps = 60", "train.learning_rate = 3e-3",
+    "train.warmup_steps = 5", "train.log_every = 1", "train.evaluate_every = 25", "train.checkpoint_every = 1",
+    "train.keep_checkpoints = 3")
 
 # Lines of a config that make small.toml a kind of LLaMA.
 LLAMA = ("model.head_bias = false", 'model.norm = "rms"', 'model.attention.position = "rope"', 'model.mlp.kind = "gated"',
@@ -98,9 +68,7 @@ def prepare(folder):
     """A corpus and its config; returns the config's path."""
     write_text(folder / "train.txt", 3000, 1)
     write_text(folder / "validation.txt", 600, 2)
-    config = folder / "tiny.toml"
-    config.write_text(CONFIG.replace("{folder}", str(folder)))
-    return config
+    return small_config(folder / "tiny.toml", folder / "train.txt", *SETTINGS, validation=folder / "validation.txt")
 
 
 def command(config, out, *more):

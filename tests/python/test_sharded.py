@@ -9,37 +9,12 @@ import pytest
 
 import train_runs
 
-MODELS = {"dense": "", "experts": 'projection = "experts"\nn_experts = 4\ntop_k = 2\nposition = "relative"',
-          "routed_heads": 'projection = "routed_heads"\nn_experts = 4\ntop_k = 2', "dynamic": 'composition = "dynamic"',
-          "mixture": 'score = "gaussian_mixture"'}
-CONFIG = """
-[model]
-n_layers = 2
-d_model = 32
-context_length = 32
-[model.attention]
-n_heads = 2
-d_head = 16
-{attention}
-[model.mlp]
-d_hidden = 64
-[tokenizer]
-kind = "bytes"
-[data]
-train = ["train.txt"]
-validation = ["validation.txt"]
-[train]
-steps = 50
-batch_size = 4
-accumulate = 2
-learning_rate = 3e-3
-weight_decay = 0.1
-threads = 1
-precision = "fp32"
-log_every = 1
-evaluate_every = 25
-checkpoint_every = 20
-"""
+EXPERTS = ("n_experts = 4", "top_k = 2")
+MODELS = {"dense": (), "experts": ('projection = "experts"', 'position = "relative"', *EXPERTS),
+          "routed_heads": ('projection = "routed_heads"', *EXPERTS), "dynamic": ('composition = "dynamic"',),
+          "mixture": ('score = "gaussian_mixture"',)}
+SETTINGS = ("model.mlp.d_hidden = 64", "train.steps = 50", "train.accumulate = 2", "train.learning_rate = 3e-3",
+            "train.weight_decay = 0.1", "train.log_every = 1", "train.evaluate_every = 25", "train.checkpoint_every = 20")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +23,8 @@ def folder(tmp_path_factory):
     train_runs.write_text(folder / "train.txt", 8000, 1)
     train_runs.write_text(folder / "validation.txt", 600, 2)
     for name, attention in MODELS.items():
-        (folder / f"{name}.toml").write_text(CONFIG.replace("{attention}", attention))
+        train_runs.small_config(folder / f"{name}.toml", "train.txt", *(f"model.attention.{line}" for line in attention), *SETTINGS,
+                                validation="validation.txt")
     return folder
 
 
