@@ -22,17 +22,8 @@ bool is_causal(const config::ModelOptions& model) {
   return model.kind == config::ModelKind::language_model;
 }
 
-// Makes a part of the model from the model's own parameters: make(build).
-template <class Make>
-auto part_of(const models::Model& model, const Make& make) {
-  nn::Parameters handles;
-  const auto find = [&](const nn::Parameter& wanted) { return model.parameters().at(wanted.name); };
-  const nn::ParameterSource values(find, at::TensorOptions(at::kFloat));
-  return make(nn::Builder(handles, values));
-}
-
 models::Block block_of(const models::Model& model, std::int64_t layer) {
-  return part_of(model, [&](const nn::Builder& build) {
+  return part_of(model, nullptr, [&](const nn::Builder& build) {
     return models::Block(model.options().of_layer(layer), place_of(model.options(), layer),
                          build.in(fmt::format("layer{}", layer)));
   });
@@ -110,7 +101,7 @@ void LayerWalk::go_to(std::int64_t layer) {
   const at::NoGradGuard guard;
   if (layer_ < 0) {
     const models::Embedding embedding =
-        part_of(model_, [&](const nn::Builder& build) { return models::Embedding(model_.options(), build); });
+        part_of(model_, nullptr, [&](const nn::Builder& build) { return models::Embedding(model_.options(), build); });
     for (const models::Batch& batch : batches_) {
       const at::Tensor& tokens = batch.at("tokens");
       const bool shifts = is_causal(model_.options()) && !batch.find("targets").defined();

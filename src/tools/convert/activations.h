@@ -14,10 +14,28 @@
 #include "headroom/models/model.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/observer.h"
+#include "headroom/nn/parameters.h"
 
 namespace headroom::convert {
 
 nn::AttentionPlace place_of(const config::ModelOptions& model, std::int64_t layer);
+
+// Returns make(builder), a part of the model from the model's own parameters. They are appended to `parameters` and get
+// gradients, unless it is null.
+template <class Make>
+auto part_of(const models::Model& model, std::vector<at::Tensor>* parameters, const Make& make) {
+  nn::Parameters own;  // shared handles
+  const auto find = [&](const nn::Parameter& wanted) { return model.parameters().at(wanted.name); };
+  const nn::ParameterSource values(find, at::TensorOptions(at::kFloat));
+  auto made = make(nn::Builder(own, values));
+  for (const nn::Parameter& parameter : own.all()) {
+    if (parameters != nullptr) {
+      parameters->push_back(parameter.tensor);
+      parameters->back().requires_grad_(true);
+    }
+  }
+  return made;
+}
 
 // Reads batches with the source layer by layer. The inputs of the current layer are stored for all batches, so that
 // queries in ascending order of layers continue from the layer below instead of running the whole source each time.

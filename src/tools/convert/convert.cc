@@ -23,11 +23,6 @@ namespace {
 
 constexpr double kJointRate = 1e-3;  // learning rate of the joint fit
 
-std::string losses_text(const Conversion& conversion) {
-  return fmt::format("{} before, {} after", format_decimal(conversion.loss_before, 4),
-                     format_decimal(conversion.loss_after, 4));
-}
-
 // What a conversion was computed from.
 struct Origin {
   std::string source_sha256, data;
@@ -45,7 +40,8 @@ void write_result(const ConvertRequest& request, const config::Config& config, c
                          {kSourceHash, origin.source_sha256},
                          {"converted_data", origin.data},
                          {"converted_seed", fmt::format("{}", request.seed)},
-                         {kLosses, losses_text(conversion)}};
+                         {kLosses, fmt::format("{} before, {} after", format_decimal(conversion.loss_before, 4),
+                                               format_decimal(conversion.loss_after, 4))}};
   store::save_checkpoint(checkpoint, request.out);
 }
 
@@ -101,7 +97,7 @@ void check_layers(const ConvertRequest& request, std::int64_t n_layers) {
 
 }  // namespace
 
-Conversion convert(const ConvertRequest& request) {
+Conversion convert(const ConvertRequest& request, const std::function<void(const models::Model&)>& start) {
   if (!request.out.empty()) {
     require_writable(request.out, "convert: --out");
   }
@@ -115,13 +111,16 @@ Conversion convert(const ConvertRequest& request) {
   const Batches batches = read_batches(request, opened.config());
   const std::unique_ptr<models::Model> target = models::make_model(config.model, request.seed);
   copy_rest(*opened.model, *target);
-  conversion.exact = !request.random_attention;
+  conversion.exact = !request.random_attention && !start;
   LayerConversion conversions(request, *opened.model, batches);
   for (std::int64_t layer = 0; layer < config.model.n_layers; ++layer) {
     if (wants(request, layer)) {
       conversion.converted.push_back(layer);
-      conversion.exact &= !request.random_attention && conversions.convert(*target, layer, conversion.layers);
+      conversion.exact &= !request.random_attention && !start && conversions.convert(*target, layer, conversion.layers);
     }
+  }
+  if (start) {
+    start(*target);
   }
   if (!conversion.exact && !request.random_attention) {
     conversion.together =
@@ -136,6 +135,10 @@ Conversion convert(const ConvertRequest& request) {
                  *target);
   }
   return conversion;
+}
+
+Conversion convert(const ConvertRequest& request) {
+  return convert(request, {});
 }
 
 Json to_json(const Conversion& conversion) {

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMostError = 0.2;   // relative error of the predicted loss above which pairs of layers are measured
+constexpr double kMostError = 0.2;   // relative error of the predicted loss above which it is corrected
 constexpr double kLeastLoss = 1e-3;  // nats that are not worth a correction
 constexpr int kCurvePoints = 40;     // budgets of the page's curve
 
@@ -33,10 +33,8 @@ class Search {
     HeadsResult result{.costs = table_.cost_names()};
     const RowOfLayer chosen = keeps_source() ? RowOfLayer(table_.rows().size(), 0) : corrected(result);
     result.chosen = described(chosen);
-    ConvertRequest request = table_.request_for(chosen);
-    request.out = request_.convert.out;
-    result.config = table_.config_of(request);
-    result.conversion = convert(request);
+    result.config = table_.config_of(table_.request_for(chosen));
+    result.conversion = converted(chosen, request_.convert.out);
     add_uniform(result);
     add_curve(result);
     return result;
@@ -55,11 +53,17 @@ class Search {
   std::vector<double> limits() const;
   std::optional<RowOfLayer> allocated(const Rows& rows, const std::vector<double>& limits, std::size_t minimise) const;
   RowOfLayer choose(const Rows& rows) const;
-  // The choice by the losses of single layers or, if these do not add up, by those of pairs.
+  // The choice by the losses of layers converted alone or, if these do not add up, by in_context().
   RowOfLayer corrected(HeadsResult& result) const;
   // Returns the rows with corrected losses: those of a layer that `choice` changes are multiplied by the ratio of what
-  // the layer adds in pairs to what it adds alone.
-  Rows with_pairs(const RowOfLayer& choice) const;
+  // the layer adds to the other layers of `choice`, which add `measured` with it, to what it adds alone.
+  Rows in_context(const RowOfLayer& choice, double measured) const;
+  // Fits the layers of a choice together. Writes `out` unless it is empty.
+  Conversion converted(const RowOfLayer& choice, const fs::path& out) const {
+    ConvertRequest request = table_.request_for(choice);
+    request.out = out;
+    return convert(request, [&](const models::Model& target) { table_.start(choice, target); });
+  }
   HeadsChoice described(const RowOfLayer& choice) const;
   std::vector<RowOfLayer> uniform_choices() const;
   void add_uniform(HeadsResult& result) const;
@@ -113,46 +117,28 @@ RowOfLayer Search::corrected(HeadsResult& result) const {
   if (std::abs(result.measured - predicted) <= std::max(kMostError * predicted, kLeastLoss)) {
     return choice;
   }
-  const RowOfLayer again = choose(with_pairs(choice));
-  if (again == choice) {
-    return choice;
-  }
+  const RowOfLayer again = choose(in_context(choice, result.measured));
   const double measured = table_.added(again);
   if (!limit_of("loss") && measured >= result.measured) {
     return choice;
   }
-  result.corrected = true;
+  result.corrected = again != choice;
   result.measured = measured;
   return again;
 }
 
-Rows Search::with_pairs(const RowOfLayer& choice) const {
-  std::vector<std::size_t> changed;
+Rows Search::in_context(const RowOfLayer& choice, double measured) const {
+  Rows rows = table_.rows();
+  Progress progress("convert: without each layer", std::ssize(choice), "layer");
   for (std::size_t layer = 0; layer < choice.size(); ++layer) {
     if (choice[layer] > 0) {
-      changed.push_back(layer);
+      RowOfLayer others = choice;
+      others[layer] = 0;
+      const double alone = std::max(rows[layer][choice[layer]].loss, kLeastLoss);
+      const double factor = std::clamp((measured - table_.added(others)) / alone, 0.1, 10.0);
+      std::ranges::for_each(rows[layer], [&](HeadsRow& row) { row.loss *= factor; });
     }
-  }
-  std::vector<double> together(choice.size(), 0.0);  // what pairs add beyond the sum; half belongs to either layer
-  Progress progress("convert: pairs of layers", std::ssize(changed) * (std::ssize(changed) - 1) / 2, "pair");
-  std::int64_t done = 0;
-  for (std::size_t a = 0; a < changed.size(); ++a) {
-    for (std::size_t b = a + 1; b < changed.size(); ++b) {
-      RowOfLayer pair(choice.size(), 0);
-      pair[changed[a]] = choice[changed[a]];
-      pair[changed[b]] = choice[changed[b]];
-      const double half = 0.5 * (table_.added(pair) - described(pair).predicted);
-      together[changed[a]] += half;
-      together[changed[b]] += half;
-      progress.update(++done);
-    }
-  }
-  Rows rows = table_.rows();
-  for (const std::size_t layer : changed) {
-    const double alone = std::max(rows[layer][choice[layer]].loss, kLeastLoss);
-    for (HeadsRow& row : rows[layer]) {
-      row.loss *= std::clamp((alone + together[layer]) / alone, 0.1, 10.0);
-    }
+    progress.update(static_cast<std::int64_t>(layer) + 1);
   }
   return rows;
 }
@@ -222,7 +208,7 @@ void Search::add_uniform(HeadsResult& result) const {
                                                      request_.convert.joint_steps);
   if (!fs::exists(file)) {
     log_info("convert: all layers with {} heads, for comparison", name);
-    write_text_file(file, Json(convert(table_.request_for(*best)).loss_after).dump());
+    write_text_file(file, Json(converted(*best, {}).loss_after).dump());
   }
   result.uniform_loss = Json::parse(read_text_file(file)).get<double>();
 }

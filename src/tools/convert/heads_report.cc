@@ -53,7 +53,7 @@ Json points_of(const std::vector<HeadsChoice>& choices) {
 std::string losses_text(const HeadsResult& result) {
   std::string text = fmt::format("added after a short fit: {} predicted, {} measured{}\n",
                                  format_decimal(result.chosen.predicted, 4), format_decimal(result.measured, 4),
-                                 result.corrected ? ", chosen by the losses of pairs of layers" : "");
+                                 result.corrected ? ", chosen by what each layer adds to the others" : "");
   const auto line = [&](const std::string& name, double loss, const std::vector<double>& shares) {
     text += fmt::format("{}: loss {} on held-out tokens, {} above the source; {}\n", name, format_decimal(loss, 4),
                         format_decimal(loss - result.conversion.loss_before, 4), costs_text(result, shares));

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTable = "headroom.heads.2";  // format of the cached table
+constexpr std::string_view kTable = "headroom.heads.3";  // format of the cached table
 constexpr double kShortFit = 1.0 / 3.0;                  // of the steps with which `convert` fits a layer
 constexpr double kTimeUnits = 1000;  // measured times are rounded to this part of the step, which limits the choices
 
@@ -110,6 +110,21 @@ std::vector<HeadsRow> load_rows(const fs::path& file) {
     rows.at(std::stoul(name.substr(0, dot))).fitted[name.substr(dot + 1)] = store::view_of(stored, name, tensor);
   }
   return rows;
+}
+
+void add_fitted(HeadsRow& row, const models::Model& model, std::int64_t layer) {
+  for (const nn::Parameter& parameter : model.parameters().stored()) {
+    if (parameter.name.starts_with(fmt::format("layer{}.attention.", layer))) {
+      row.fitted[parameter.name] = parameter.tensor.detach().contiguous();
+    }
+  }
+}
+
+void write_fitted(const HeadsRow& row, const models::Model& model) {
+  const at::NoGradGuard guard;
+  for (const auto& [name, values] : row.fitted) {
+    model.parameters().at(name).copy_(values);
+  }
 }
 
 // The least of a few times of a call, in seconds.
@@ -198,9 +213,7 @@ ConvertRequest HeadsTable::request_for(const RowOfLayer& choice) const {
   for (std::size_t layer = 0; layer < choice.size(); ++layer) {
     heads.push_back(row(choice, layer).heads);
   }
-  ConvertRequest request = request_for(heads);
-  request.fit_steps = request_.convert.fit_steps;
-  return request;
+  return request_for(heads);
 }
 
 config::Config HeadsTable::config_of(const ConvertRequest& request) const {
@@ -214,27 +227,36 @@ std::unique_ptr<models::Model> HeadsTable::model_of(const ConvertRequest& reques
   return model;
 }
 
-double HeadsTable::added(const RowOfLayer& choice) const {
+void HeadsTable::start(const RowOfLayer& choice, const models::Model& target) const {
   const FewerLines quiet;
-  const std::unique_ptr<models::Model> model = model_of(request_for(choice));
-  {
-    const at::NoGradGuard guard;
-    for (std::size_t layer = 0; layer < choice.size(); ++layer) {
-      for (const auto& [name, values] : row(choice, layer).fitted) {
-        model->parameters().at(name).copy_(values);
+  const std::vector<std::int64_t> owners = target.options().key_owners(source().model.n_layers);
+  for (std::int64_t layer = 0; layer < std::ssize(choice); ++layer) {
+    write_fitted(row(choice, static_cast<std::size_t>(layer)), target);
+    const std::vector<std::int64_t> group = sharing(owners, layer);
+    if (group.size() < 2 || group.back() != layer || !may_change(source().model, layer)) {
+      continue;
+    }
+    const Heads& owner = row(choice, static_cast<std::size_t>(group.front())).heads;
+    const fs::path file = folder_ / fmt::format("group {}, {}.safetensors", fmt::join(group, " "), name_of(owner));
+    if (!fs::exists(file)) {
+      LayerConversion conversions(convert_, *opened_.model, batches_);
+      std::vector<LayerError> errors;
+      HeadsRow fitted;
+      for (const std::int64_t member : group) {
+        conversions.convert(target, member, errors);
       }
+      for (const std::int64_t member : group) {
+        add_fitted(fitted, target, member);
+      }
+      save_rows({fitted}, file);
     }
+    write_fitted(load_rows(file).front(), target);
   }
-  LayerConversion conversions(convert_, *opened_.model, batches_);
-  const std::vector<std::int64_t> owners = model->options().key_owners(source().model.n_layers);
-  std::vector<LayerError> errors;
-  for (std::size_t layer = 0; layer < choice.size(); ++layer) {
-    const std::vector<std::int64_t> group = sharing(owners, static_cast<std::int64_t>(layer));
-    if (std::ranges::any_of(group,
-                            [&](std::int64_t l) { return row(choice, static_cast<std::size_t>(l)).heads.shares; })) {
-      conversions.convert(*model, static_cast<std::int64_t>(layer), errors);  // depends on the whole group
-    }
-  }
+}
+
+double HeadsTable::added(const RowOfLayer& choice) const {
+  const std::unique_ptr<models::Model> model = model_of(request_for(choice));
+  start(choice, *model);
   return loss_of(*model, batches_.held_out) - loss_before_;
 }
 
@@ -285,10 +307,8 @@ std::optional<HeadsRow> HeadsTable::measured(LayerConversion& conversions, const
   std::vector<LayerError> errors;
   conversions.convert(*model, layer, errors);
   HeadsRow row{.heads = heads, .loss = 0.0, .fitted = {}, .costs = {}};
-  for (const nn::Parameter& parameter : model->parameters().stored()) {
-    if (!heads.shares && parameter.name.starts_with(fmt::format("layer{}.attention.", layer))) {
-      row.fitted[parameter.name] = parameter.tensor.detach().contiguous();
-    }
+  if (!heads.shares) {
+    add_fitted(row, *model, layer);
   }
   row.loss = std::max(0.0, loss_of(*model, batches_.held_out) - loss_before_);  // a gain is chance
   return row;

@@ -167,28 +167,10 @@ bool LayerConversion::convert(const models::Model& target, std::int64_t layer, s
   return same_attention && same_mlp;
 }
 
-namespace {
-
-// Returns make(builder), a part of the target built from the target's parameters, which are appended to `parameters`.
-template <class Make>
-auto part_of(const models::Model& target, const std::string& place, std::vector<at::Tensor>& parameters,
-             const Make& make) {
-  nn::Parameters own;  // shared handles
-  const auto find = [&](const nn::Parameter& wanted) { return target.parameters().at(wanted.name); };
-  const nn::ParameterSource values(find, at::TensorOptions(at::kFloat));
-  auto made = make(nn::Builder(own, values).in(place));
-  for (const nn::Parameter& parameter : own.all()) {
-    parameters.push_back(parameter.tensor);
-    parameters.back().requires_grad_(true);
-  }
-  return made;
-}
-
-}  // namespace
-
 nn::Attention attention_of(const models::Model& model, std::int64_t layer, std::vector<at::Tensor>& parameters) {
-  return part_of(model, attention_name(layer), parameters, [&](const nn::Builder& build) {
-    return nn::Attention(model.options().of_layer(layer).attention, place_of(model.options(), layer), build);
+  return part_of(model, &parameters, [&](const nn::Builder& build) {
+    return nn::Attention(model.options().of_layer(layer).attention, place_of(model.options(), layer),
+                         build.in(attention_name(layer)));
   });
 }
 
@@ -256,8 +238,8 @@ LayerError LayerConversion::fit_attention(const models::Model& target, const std
 LayerError LayerConversion::fit_mlp(const models::Model& target) {
   const config::ModelOptions o = target.options().of_layer(now_.layer);
   std::vector<at::Tensor> parameters;
-  const std::unique_ptr<nn::Mlp> mlp = part_of(target, mlp_of(now_.layer), parameters, [&](const nn::Builder& build) {
-    return nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build);
+  const std::unique_ptr<nn::Mlp> mlp = part_of(target, &parameters, [&](const nn::Builder& build) {
+    return nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build.in(mlp_of(now_.layer)));
   });
   const auto output = [&](const LayerActivations& a) { return (*mlp)(a.x, 0.0, {}); };
   return logged(mlp_of(now_.layer), fit(output, parameters, collected(now_.mlp, fit_, collect_mlp),
@@ -302,17 +284,9 @@ class ExpertStart {
   }
 
  private:
-  at::Tensor find(const nn::Parameters& in, const std::string& name) const {
-    for (const nn::Parameter& parameter : in.all()) {
-      if (parameter.name == r_.place + "." + name) {
-        return parameter.tensor;
-      }
-    }
-    return {};
-  }
-  at::Tensor source(const std::string& name) const { return find(r_.source, name); }
+  at::Tensor source(const std::string& name) const { return find_parameter(r_.source, r_.place, name); }
   void write(const std::string& name, const at::Tensor& value) const {
-    if (const at::Tensor to = find(r_.target, name); to.defined()) {
+    if (const at::Tensor to = find_parameter(r_.target, r_.place, name); to.defined()) {
       to.copy_(value.expand_as(to));
     }
   }

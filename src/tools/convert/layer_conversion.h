@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -47,6 +48,10 @@ void copy_rest(const models::Model& source, const models::Model& target);
 // Returns the attention of a layer, built from the model's parameters, which are appended to `parameters` and get
 // gradients.
 nn::Attention attention_of(const models::Model& model, std::int64_t layer, std::vector<at::Tensor>& parameters);
+
+// Like convert(request), with start(target) instead of the conversion of layer after layer. `target` has random
+// attention, and the source's other parameters.
+Conversion convert(const ConvertRequest& request, const std::function<void(const models::Model&)>& start);
 
 class LayerConversion {
  public:

@@ -1,12 +1,12 @@
 #include "start.h"
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <numeric>
-#include <string_view>
 
 #include "fit.h"
 #include "foundation/config/attention/formula.h"
@@ -97,17 +97,8 @@ class Layer {
   bool has_bank() const {
     return std::any_of(std::begin(kMatrices), std::end(kMatrices), [&](char which) { return to_.has_experts(which); });
   }
-  at::Tensor find(const nn::Parameters& in, std::string_view name) const {
-    const std::string full = r_.place + "." + std::string(name);
-    for (const nn::Parameter& parameter : in.stored()) {
-      if (parameter.name == full) {
-        return parameter.tensor;
-      }
-    }
-    return {};
-  }
-  at::Tensor source(std::string_view name) const { return find(r_.source, name); }
-  at::Tensor target(std::string_view name) const { return find(r_.target, name); }
+  at::Tensor source(std::string_view name) const { return find_parameter(r_.source, r_.place, name); }
+  at::Tensor target(std::string_view name) const { return find_parameter(r_.target, r_.place, name); }
   void write(std::string_view name, const at::Tensor& value) const {
     const at::Tensor to = target(name);
     if (to.defined()) {
@@ -444,6 +435,12 @@ class Layer {
 };
 
 }  // namespace
+
+at::Tensor find_parameter(const nn::Parameters& in, const std::string& place, std::string_view name) {
+  const auto stored = in.stored();
+  const auto found = std::ranges::find(stored, fmt::format("{}.{}", place, name), &nn::Parameter::name);
+  return found == stored.end() ? at::Tensor() : found->tensor;
+}
 
 bool start_layer(const StartRequest& request) {
   const at::NoGradGuard guard;

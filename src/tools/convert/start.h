@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "activations.h"
@@ -17,6 +18,9 @@ namespace headroom::convert {
 
 // Whether a layer has softmax attention with dense projections and without composition.
 bool is_dense(const config::AttentionOptions& options);
+
+// The parameter "place.name"; an undefined tensor if there is none.
+at::Tensor find_parameter(const nn::Parameters& in, const std::string& place, std::string_view name);
 
 struct StartRequest {
   const config::AttentionOptions& from;
