@@ -240,6 +240,11 @@ bool has_word(const std::string& text, const std::string& word) {
   return false;
 }
 
+const std::vector<Recipe>& recipes() {
+  static const std::vector<Recipe> all = (setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1), config::list_recipes());
+  return all;
+}
+
 // Returns the lines from a heading of a recipe file to the next row or set; for "", the lines before the first heading.
 std::string block_of(const std::filesystem::path& file, const std::string& heading) {
   std::string block = "\n", at;
@@ -254,8 +259,7 @@ std::string block_of(const std::filesystem::path& file, const std::string& headi
 
 // Returns the texts of the row, of its sets and of its bases, nearest first.
 std::vector<std::string> texts_of(const std::string& name) {
-  static const std::vector<Recipe> all = config::list_recipes();
-  const Recipe& recipe = *std::ranges::find(all, name, &Recipe::name);
+  const Recipe& recipe = *std::ranges::find(recipes(), name, &Recipe::name);
   const std::string row = block_of(recipe.file, "[rows." + name.substr(name.find('/') + 1) + "]");
   std::vector<std::string> texts = {row};
   std::smatch sets;
@@ -319,9 +323,9 @@ bool says_so(const std::string& recipe, const std::string& key, const std::strin
   return false;
 }
 
-std::vector<std::string> matching(const std::vector<Recipe>& recipes, const std::string& pattern) {
+std::vector<std::string> matching(const std::string& pattern) {
   std::vector<std::string> names;
-  for (const Recipe& recipe : recipes) {
+  for (const Recipe& recipe : recipes()) {
     if (fnmatch(pattern.c_str(), recipe.name.c_str(), FNM_PATHNAME) == 0) {
       names.push_back(recipe.name);
     }
@@ -329,17 +333,13 @@ std::vector<std::string> matching(const std::vector<Recipe>& recipes, const std:
   return names;
 }
 
-class Papers : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1); }
-};
+class Papers : public testing::TestWithParam<const char*> {};
 
 TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
-  const std::vector<Recipe> recipes = config::list_recipes();
   std::map<std::string, std::pair<Config, Values>> configs;
   std::map<std::string, std::set<std::string>> in_tables;  // keys of each recipe
   for (const Printed& printed : read_tables(GetParam())) {
-    const std::vector<std::string> names = matching(recipes, printed.recipes);
+    const std::vector<std::string> names = matching(printed.recipes);
     EXPECT_FALSE(names.empty()) << printed.where << ": no recipe " << printed.recipes;
     for (const std::string& name : names) {
       if (!configs.contains(name)) {
@@ -364,13 +364,9 @@ TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
           << printed.row << ", and no comment says so";
     }
   }
-  for (const Recipe& recipe : recipes) {
-    if (!recipe.name.starts_with(std::string(GetParam()) + "/")) {
-      continue;
-    }
-    ASSERT_TRUE(configs.contains(recipe.name))
-        << recipe.name << " is in no row of tests/recipes/" << GetParam() << ".md";
-    const auto& [config, values] = configs.at(recipe.name);
+  for (const std::string& name : matching(GetParam() + std::string("/*"))) {
+    ASSERT_TRUE(configs.contains(name)) << name << " is in no row of tests/recipes/" << GetParam() << ".md";
+    const auto& [config, values] = configs.at(name);
     std::set<std::string> keys(std::begin(kOfEveryTraining), std::end(kOfEveryTraining));
     for (const auto& [key, value] : values) {
       if (config.given.contains(key) && is_numeric(value) && !is_operational(key)) {
@@ -378,17 +374,15 @@ TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
       }
     }
     for (const std::string& key : keys) {
-      EXPECT_TRUE(in_tables.at(recipe.name).contains(key))
-          << recipe.name << ": " << key << " = " << config::value_of(config, key) << " is in no row of tests/recipes/"
-          << GetParam() << ".md";
+      EXPECT_TRUE(in_tables.at(name).contains(key)) << name << ": " << key << " = " << config::value_of(config, key)
+                                                    << " is in no row of tests/recipes/" << GetParam() << ".md";
     }
   }
 }
 
 // The count is in the recipe's text, or at the top of the file, as "# 243,326,784 parameters".
 TEST(ParameterCounts, StatedByRecipesAreExact) {
-  setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
-  for (const Recipe& recipe : config::list_recipes()) {
+  for (const Recipe& recipe : recipes()) {
     const std::vector<std::string> texts = texts_of(recipe.name);
     std::string text = texts.front();
     if (recipe.name.starts_with("neighbours/")) {  // the file's only row or its first one
@@ -416,8 +410,7 @@ double needed_gibibytes(const std::string& recipe) {
 }
 
 TEST(RecipeMemory, AStepFits24GibibytesOrTheRecipeSaysWhatItNeeds) {
-  setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
-  for (const Recipe& recipe : config::list_recipes()) {
+  for (const Recipe& recipe : recipes()) {
     const double needs = static_cast<double>(step_memory(config::load_config(recipe.name)).total) / (1 << 30);
     const double said = needed_gibibytes(recipe.name);
     if (needs > 24.0) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "headroom/core/error.h"
@@ -63,24 +64,24 @@ TEST(BeamSearch, AWideBeamFindsTheGlobalOptimum) {
   const at::NoGradGuard no_grad;
   const models::EncoderDecoder model(tiny_translator(), 7, at::kDouble);
   const at::Tensor source = sources(2, 3);
+  const auto targets = every_target();
+  std::vector<std::vector<double>> log_probabilities(2);
+  for (std::int64_t row = 0; row < 2; ++row) {
+    for (const auto& target : targets) {
+      log_probabilities[static_cast<std::size_t>(row)].push_back(
+          log_probability(model, source.narrow(0, row, 1), {}, target));
+    }
+  }
   for (const double penalty : {0.0, 0.6, 2.0}) {
     const std::vector<Hypothesis> found = beam_search(model, source, {}, search(700, penalty), {});
-    for (std::int64_t row = 0; row < 2; ++row) {
-      std::vector<std::int32_t> best;
-      double best_score = -INFINITY;
-      for (const auto& target : every_target()) {
-        if (target.empty()) {
-          continue;
-        }
-        const double score = log_probability(model, source.narrow(0, row, 1), {}, target) /
-                             std::pow(static_cast<double>(target.size() + 1), penalty);
-        if (score > best_score) {
-          best = target;
-          best_score = score;
-        }
+    for (std::size_t row = 0; row < 2; ++row) {
+      std::vector<double> scores = {-INFINITY};  // the empty target is no candidate
+      for (std::size_t i = 1; i < targets.size(); ++i) {
+        scores.push_back(log_probabilities[row][i] / std::pow(static_cast<double>(targets[i].size() + 1), penalty));
       }
-      EXPECT_EQ(found[static_cast<std::size_t>(row)].tokens, best) << penalty;
-      EXPECT_NEAR(found[static_cast<std::size_t>(row)].score, best_score, 1e-5) << penalty;
+      const auto best = std::ranges::max_element(scores);
+      EXPECT_EQ(found[row].tokens, targets[static_cast<std::size_t>(best - scores.begin())]) << penalty;
+      EXPECT_NEAR(found[row].score, *best, 1e-5) << penalty;
     }
   }
 }

@@ -172,14 +172,13 @@ TEST(Decoding, TruncationUndoesReading) {
     const Tokens tokens = random_tokens(30, options.vocabulary_size);
     const auto piece = [&](std::size_t begin, std::size_t n) { return std::span(tokens).subspan(begin, n); };
     std::size_t went_back = 0;
+    DecodeState longest = model.start_decoding(), previous = model.start_decoding();
     for (std::size_t read = 3; read <= 27; read += 3) {
-      DecodeState state = model.start_decoding(), shorter = model.start_decoding();
-      for (std::size_t at = 0; at < read; at += 3) {
-        model.read({&state, piece(at, 3)}, {});
-        if (at + 3 < read) {
-          model.decode_each({&shorter, piece(at, 3)}, {});
-        }
+      if (read > 3) {
+        model.decode_each({&previous, piece(read - 6, 3)}, {});
       }
+      model.read({&longest, piece(read - 3, 3)}, {});
+      DecodeState state = longest, shorter = previous;
       const DecodeState before = state;
       const bool back = state.rewind(3);
       DecodeState& same = back ? shorter : state;

@@ -20,6 +20,7 @@ constexpr std::int64_t kMost = 16, kTokens = 45;
 
 config::ModelOptions odd_model(std::int64_t d_head) {
   config::ModelOptions m = testing::small_model();
+  m.n_layers = 1;
   m.vocabulary_size = 53;
   m.context_length = kTokens + 2;
   m.d_model = 37;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "headroom/core/error.h"
 #include "small_model.h"
@@ -58,12 +59,24 @@ TEST(Ranks, LargeTensorsAreCutAtBlocksOfTheNorm) {
 TEST(Ranks, MomentsAreBalanced) {
   for (const char* name : {"switchhead/wt103_47m", "switchhead/c4_262m", "switchhead/wt103_262m_dense_h16"}) {
     config::Config config = recipe(name);
-    const double all = 8.0 * static_cast<double>(count_parameters(config.model));
-    for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64}) {
-      config.train.batch_size = 8 * n;
-      for (const RankCost& one : ranks_cost(config, n).all) {
-        EXPECT_NEAR(static_cast<double>(one.moments) * static_cast<double>(n) / all, 1.0, 0.02) << name << " " << n;
+    std::vector<std::int64_t> sizes, load;
+    for (const ParameterTensor& tensor : parameter_tensors(config.model)) {
+      sizes.push_back(tensor.elements);
+    }
+    const auto all = static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}));
+    for (const int n : {1, 2, 3, 4, 5, 6, 7, 12, 16, 24, 32, 48, 64, 8}) {
+      load.assign(static_cast<std::size_t>(n), 0);
+      for (const Shard& shard : assign_shards(of_sizes(sizes), n)) {
+        load[static_cast<std::size_t>(shard.owner)] += shard.count();
       }
+      for (const std::int64_t elements : load) {
+        EXPECT_NEAR(static_cast<double>(elements * n) / all, 1.0, 0.02) << name << " " << n;
+      }
+    }
+    config.train.batch_size = 64;
+    const std::vector<RankCost> costs = ranks_cost(config, 8).all;
+    for (std::size_t rank = 0; rank < costs.size(); ++rank) {
+      EXPECT_EQ(costs[rank].moments, 8 * load[rank]) << name << " " << rank;  // two floats an element
     }
   }
 }

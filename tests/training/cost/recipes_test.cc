@@ -30,31 +30,33 @@ std::vector<std::string> own_keys(const config::Config& config, const config::Re
 
 // Rows that neither repeat what they inherit nor lead through more than two bases.
 TEST(Recipes, SetOnlyKeysThatDifferFromTheirBase) {
-  const auto values_of = [](const config::Config& config) {
-    const auto values = config::flatten(config);
-    return std::map<std::string, std::string>(values.begin(), values.end());
+  struct Loaded {
+    config::Recipe listed;
+    config::Config config;
+    std::map<std::string, std::string> values;
   };
-  std::map<std::string, config::Recipe> all;
+  std::map<std::string, Loaded> all;
   std::map<std::filesystem::path, std::string> tops;  // by file, the row that sets nothing: what the others inherit
   for (const config::Recipe& listed : shipped()) {
-    all.emplace(listed.name, listed);
-    if (listed.base.empty() && own_keys(recipe(listed.name), listed).empty()) {
+    const config::Config config = recipe(listed.name);
+    const auto values = config::flatten(config);
+    all.emplace(listed.name, Loaded{listed, config, {values.begin(), values.end()}});
+    if (listed.base.empty() && own_keys(config, listed).empty()) {
       tops.emplace(listed.file, listed.name);
     }
   }
-  for (const auto& [name, listed] : all) {
-    const std::string base = listed.base.empty() ? tops[listed.file] : listed.base;
+  for (const auto& [name, own] : all) {
+    const std::string base = own.listed.base.empty() ? tops[own.listed.file] : own.listed.base;
     if (base.empty() || base == name) {
       continue;
     }
-    const config::Config config = recipe(name), inherited = recipe(base);
-    const auto values = values_of(config), old = values_of(inherited);
-    for (const std::string& key : own_keys(config, listed)) {
-      EXPECT_FALSE(inherited.given.contains(key) && values.at(key) == old.at(key))
-          << config.given.at(key) << ": " << key << " repeats " << base;
+    const Loaded& inherited = all.at(base);
+    for (const std::string& key : own_keys(own.config, own.listed)) {
+      EXPECT_FALSE(inherited.config.given.contains(key) && own.values.at(key) == inherited.values.at(key))
+          << own.config.given.at(key) << ": " << key << " repeats " << base;
     }
-    const std::string of_base = all.at(base).base;
-    EXPECT_TRUE(of_base.empty() || all.at(of_base).base.empty()) << name << ": more than two bases in a row";
+    const std::string of_base = inherited.listed.base;
+    EXPECT_TRUE(of_base.empty() || all.at(of_base).listed.base.empty()) << name << ": more than two bases in a row";
   }
 }
 
