@@ -18,7 +18,7 @@ namespace headroom::kernels {
 
 constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kColumnStep = 64;  // columns are padded to a multiple of this, to limit the number of shapes
-constexpr std::int64_t kEarlyRows = 32;   // rows of a block that see fewer columns than the others if causal
+constexpr std::int64_t kEarlyRows = 32;   // a block's last columns may be hidden from these rows, its first from others
 
 inline std::int64_t padded(std::int64_t n) {
   return round_up(n, kColumnStep);
@@ -34,14 +34,15 @@ inline std::int64_t longest_score_stride(const AttentionShape& s) {
 
 // A block of one head: query rows [row, row + rows) against the keys [low, low + columns) visible to any of them.
 struct Extent {
-  std::int64_t row, rows, low, columns;  // `columns` is padded and may extend beyond the last key
-  std::int64_t early_columns;            // columns visible to the first kEarlyRows rows, padded
+  std::int64_t row, rows, low, columns = 0;  // `columns` is padded and may extend beyond the last key
+  std::int64_t early_columns = 0;            // columns visible to the first kEarlyRows rows, padded
+  std::int64_t late_low = 0;                 // columns hidden from the other rows, a multiple of kEarlyRows
   // Set if the block has several runs of columns: columns of all runs together, and columns of the runs before this
   // one.
   std::int64_t together = 0, at = 0;
 
   std::int64_t stride() const { return score_stride(std::max(columns, together)); }  // of the whole block's scores
-  std::int64_t late_rows() const { return early_columns < columns ? rows - kEarlyRows : 0; }
+  std::int64_t late_rows() const { return early_columns < columns || late_low > 0 ? rows - kEarlyRows : 0; }
   std::int64_t visible_low(const AttentionShape& s, std::int64_t i) const {
     if (!s.causal || s.window == 0) {
       return 0;
@@ -62,7 +63,10 @@ inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t 
   Extent e{row, std::min(most_rows, s.queries - row), 0, 0, 0};
   const std::int64_t high = s.causal ? s.keys - s.queries + row + e.rows : s.keys;
   if (s.causal && s.window > 0) {
-    e.low = std::max<std::int64_t>(0, s.keys - s.queries + row - s.window + 1) / kColumnStep * kColumnStep;
+    const std::int64_t first = s.keys - s.queries + row - s.window + 1;
+    e.low = std::max<std::int64_t>(0, first) / kColumnStep * kColumnStep;
+    e.late_low =
+        e.rows > kEarlyRows ? std::max<std::int64_t>(0, first + kEarlyRows - e.low) / kEarlyRows * kEarlyRows : 0;
   }
   e.columns = padded(std::max<std::int64_t>(0, high - e.low));
   e.early_columns = e.columns;
@@ -80,16 +84,18 @@ struct ScoreBlock {
 };
 
 // Matrix multiplications with a block of scores [rows, columns]. They skip columns after early_columns in the first
-// kEarlyRows rows, which a causal mask hides: scores there are undefined before the softmax and 0 after it. The scores
-// are the whole block's, of which a run uses its columns; `b` and `sums` begin at the extent's first column.
+// kEarlyRows rows and columns before late_low in the others, which the mask hides: scores there are undefined before
+// the softmax and 0 after it. The scores are the whole block's, of which a run uses its columns; `b` and `sums` begin
+// at the extent's first column.
 
 // scores = a [rows, k] b [k, columns]
 inline void multiply_to_scores(const Extent& e, std::int64_t k, const Left& a, const Right& b, float* block) {
+  const std::int64_t late = e.late_rows(), low = e.late_low > 0 ? e.late_low : e.early_columns;
   float* scores = block + e.at;
-  multiply({e.rows, e.early_columns, k}, a, b, {scores, e.stride()});
-  if (const std::int64_t late = e.late_rows(); late > 0) {
-    multiply({late, e.columns - e.early_columns, k}, a.from(kEarlyRows), b.from(0, e.early_columns),
-             {scores + kEarlyRows * e.stride() + e.early_columns, e.stride()});
+  multiply({e.late_low > 0 ? e.rows - late : e.rows, e.early_columns, k}, a, b, {scores, e.stride()});
+  if (late > 0) {
+    multiply({late, e.columns - low, k}, a.from(kEarlyRows), b.from(0, low),
+             {scores + kEarlyRows * e.stride() + low, e.stride()});
   }
 }
 
@@ -100,7 +106,8 @@ inline void multiply_scores(const Extent& e, std::int64_t n, const Left& block, 
   const std::int64_t late = e.late_rows();
   multiply({e.rows - late, n, e.early_columns}, scores, b, c, add);
   if (late > 0) {
-    multiply({late, n, e.columns}, scores.from(kEarlyRows), b, {c.data + kEarlyRows * c.stride, c.stride}, add);
+    multiply({late, n, e.columns - e.late_low}, scores.from(kEarlyRows).ahead(e.late_low), b.from(e.late_low, 0),
+             {c.data + kEarlyRows * c.stride, c.stride}, add);
   }
 }
 
@@ -108,11 +115,15 @@ inline void multiply_scores(const Extent& e, std::int64_t n, const Left& block, 
 inline void add_product_with_scores(const Extent& e, std::int64_t m, const Left& a, const Right& block,
                                     Strided<float> sums) {
   const Right scores = block.from(0, e.at);
-  multiply({m, e.early_columns, e.rows}, a, scores, sums, true);
-  if (const std::int64_t late = e.late_rows(); late > 0) {
-    multiply({m, e.columns - e.early_columns, late}, a.ahead(kEarlyRows), scores.from(kEarlyRows, e.early_columns),
-             {sums.data + e.early_columns, sums.stride}, true);
-  }
+  const auto add = [&](std::int64_t row, std::int64_t rows, std::int64_t low, std::int64_t high) {
+    if (low < high) {
+      multiply({m, high - low, rows}, a.ahead(row), scores.from(row, low), {sums.data + low, sums.stride}, true);
+    }
+  };
+  const std::int64_t late = e.late_rows();
+  add(0, e.rows - late, 0, std::min(e.late_low, e.early_columns));
+  add(0, e.rows, e.late_low, e.early_columns);
+  add(e.rows - late, late, std::max(e.late_low, e.early_columns), e.columns);
 }
 
 // Columns to allocate for packed keys and offsets. A block may read up to its padding beyond the last one.

@@ -78,17 +78,78 @@ void make_blocks(const AttentionShape& s, ScoreFormula& formula) {
         break;
     }
   }
-  MaskBlocks& blocks = formula.blocks.emplace(MaskBlocks{by_batch ? s.batch : 1,
-                                                         by_head ? s.heads : 1,
-                                                         ceil_div(s.queries, kBlockRows),
-                                                         ceil_div(s.keys, kColumnStep),
-                                                         {}});
+  MaskBlocks& blocks = formula.blocks.emplace(MaskBlocks{
+      by_batch ? s.batch : 1, by_head ? s.heads : 1, ceil_div(s.queries, kBlockRows), ceil_div(s.keys, kColumnStep)});
   blocks.classes.assign(static_cast<std::size_t>(blocks.tasks() * blocks.columns), MaskBlocks::none);
+  blocks.ranges.resize(static_cast<std::size_t>(blocks.tasks() * kBlockRows));
 }
+
+namespace {
+
+// Computes the visible keys of a block's rows, and the classes of its columns. `mask` has been started for its head.
+void classify_rows(const AttentionShape& s, const FormulaPlan& plan, const Extent& e, FormulaValues& mask,
+                   MaskBlocks::Range* ranges, MaskBlocks::Class* classes) {
+  const int output = plan.program.outputs[0];
+  std::int64_t first = e.low, last = e.low + e.columns;
+  if (plan.along_of(output) == Along::distance) {  // find what is hidden at the ends from all rows together
+    mask.start_row(e.row + e.rows - 1);
+    const auto hidden = [&](std::int64_t key) {
+      return formula_mask_range(mask.value_at(output, key), kColumnStep + e.rows - 1).count == 0;
+    };
+    for (; first < last && hidden(first); first += kColumnStep) {
+    }
+    for (; first < last && hidden(last - kColumnStep); last -= kColumnStep) {
+    }
+  }
+  std::vector<std::int64_t> counts(static_cast<std::size_t>((last - first) / kColumnStep));
+  std::vector<MaskBlocks::Class> partial(counts.size(), MaskBlocks::all);
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    const std::int64_t low = std::max({first, e.low, e.low + e.visible_low(s, i)});
+    const std::int64_t high = std::min(last, e.low + e.visible_high(s, i));
+    const auto part_of = [&](std::int64_t c, std::int64_t from, std::int64_t to) {  // of block c
+      const std::int64_t key = first + c * kColumnStep;
+      return MaskBlocks::Range{std::max(key, from), std::min(key + kColumnStep, to)};
+    };
+    MaskBlocks::Range& range = ranges[i] = {high, 0};
+    mask.start_row(e.row + i);
+    std::int64_t ran = low - FormulaValues::kMostKeys;  // first key of the last run
+    for (std::int64_t c = 0; c < std::ssize(counts); ++c) {
+      const MaskBlocks::Range part = part_of(c, low, high);
+      counts[static_cast<std::size_t>(c)] = 0;
+      if (part.low >= part.high) {
+        continue;
+      }
+      if (part.high > ran + FormulaValues::kMostKeys) {
+        ran = first + c * kColumnStep;
+        mask.run(ran, std::min(FormulaValues::kMostKeys, last - ran), nullptr);
+      }
+      FormulaValue value = mask.value_at(output, ran);
+      value.data += (part.low - ran) * value.step;
+      const FormulaMaskRange seen = formula_mask_range(value, part.high - part.low);
+      if (seen.count > 0) {
+        counts[static_cast<std::size_t>(c)] = seen.count;
+        range = {std::min(range.low, part.low + seen.low), part.low + seen.high};
+        classes[first / kColumnStep + c] = MaskBlocks::all;
+      }
+    }
+    range.low = std::min(range.low, range.high);
+    for (std::int64_t c = 0; c < std::ssize(counts); ++c) {
+      const MaskBlocks::Range part = part_of(c, range.low, range.high);
+      if (counts[static_cast<std::size_t>(c)] != std::max<std::int64_t>(0, part.high - part.low)) {
+        partial[static_cast<std::size_t>(c)] = MaskBlocks::some;
+      }
+    }
+  }
+  for (std::int64_t c = 0; c < std::ssize(counts); ++c) {
+    MaskBlocks::Class& one = classes[first / kColumnStep + c];
+    one = std::min(one, partial[static_cast<std::size_t>(c)]);
+  }
+}
+
+}  // namespace
 
 void classify(const AttentionShape& s, ScoreFormula& formula, std::int64_t begin, std::int64_t end) {
   MaskBlocks& blocks = *formula.blocks;
-  const int output = formula.mask->program.outputs[0];
   FormulaValues mask(*formula.mask, s, formula.first_query, formula.first_key, formula.reads);
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t map = task / blocks.rows;
@@ -96,27 +157,8 @@ void classify(const AttentionShape& s, ScoreFormula& formula, std::int64_t begin
       mask.start(map / blocks.heads, map % blocks.heads);
     }
     const Extent e = extent_of(s, task % blocks.rows * kBlockRows);
-    std::vector<FormulaMaskRange> ranges(static_cast<std::size_t>(blocks.columns), {false, true});
-    for (std::int64_t i = 0; i < e.rows; ++i) {
-      mask.start_row(e.row + i);
-      for (std::int64_t at = e.low; at < e.low + e.columns; at += FormulaValues::kMostKeys) {
-        const std::int64_t n = std::min(FormulaValues::kMostKeys, e.low + e.columns - at);
-        mask.run(at, n, nullptr);
-        FormulaValue value = mask.value_at(output, at);
-        for (std::int64_t key = at; key < std::min(at + n, s.keys); key += kColumnStep) {
-          const FormulaMaskRange row = formula_mask_range(value, std::min(kColumnStep, s.keys - key));
-          FormulaMaskRange& range = ranges[static_cast<std::size_t>(key / kColumnStep)];
-          range = {range.any || row.any, range.all && row.all};
-          value.data += kColumnStep * value.step;
-        }
-      }
-    }
-    for (std::int64_t c = 0; c < blocks.columns; ++c) {
-      const FormulaMaskRange& range = ranges[static_cast<std::size_t>(c)];
-      blocks.classes[static_cast<std::size_t>(task * blocks.columns + c)] = !range.any  ? MaskBlocks::none
-                                                                            : range.all ? MaskBlocks::all
-                                                                                        : MaskBlocks::some;
-    }
+    classify_rows(s, *formula.mask, e, mask, blocks.ranges.data() + task * kBlockRows,
+                  blocks.classes.data() + task * blocks.columns);
   }
 }
 
@@ -174,7 +216,9 @@ const ScoreBlock& FormulaRows::start_block(const Extent& e) {
   }
   block_.runs.clear();
   spans_.clear();
-  const MaskBlocks::Class* classes = formula_.blocks->row(b_, h_, e.row / kBlockRows);
+  const std::int64_t task = formula_.blocks->task(b_, h_, e.row / kBlockRows);
+  const MaskBlocks::Class* classes = formula_.blocks->classes_of(task);
+  ranges_ = formula_.blocks->ranges_of(task);
   std::int64_t total = 0, after = -1;  // first key after the last run
   for (std::int64_t key = e.low; key < e.low + e.columns; key += kColumnStep) {
     const MaskBlocks::Class one = classes[key / kColumnStep];
@@ -183,7 +227,7 @@ const ScoreBlock& FormulaRows::start_block(const Extent& e) {
     }
     const bool masked = one == MaskBlocks::some, follows = key == after;
     if (!follows) {
-      block_.runs.push_back({e.row, e.rows, key, 0, 0, 0, total});
+      block_.runs.push_back({.row = e.row, .rows = e.rows, .low = key, .at = total});
     }
     if (!follows || spans_.back().masked != masked) {
       spans_.push_back({total, key, 0, masked});
@@ -194,10 +238,18 @@ const ScoreBlock& FormulaRows::start_block(const Extent& e) {
     after = key + kColumnStep;
   }
   block_.all.columns = block_.all.early_columns = total;
+  block_.all.late_low = 0;
+  const bool has_late = e.rows > kEarlyRows;
+  std::int64_t early_high = has_late ? 0 : e.low + e.columns, late_low = has_late ? shape_.keys : 0;
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    early_high = std::max(early_high, i < kEarlyRows ? ranges_[i].high : 0);
+    late_low = std::min(late_low, i < kEarlyRows ? shape_.keys : ranges_[i].low);
+  }
   for (Extent& run : block_.runs) {
+    const auto in_run = [&](std::int64_t columns) { return std::clamp<std::int64_t>(columns, 0, run.columns); };
     run.together = total;
-    const std::int64_t early = e.low + e.early_columns - run.low;
-    run.early_columns = early > 0 ? std::min(early, run.columns) : run.columns;
+    run.early_columns = in_run(round_up(early_high - run.low, kEarlyRows));
+    run.late_low = in_run((late_low - run.low) / kEarlyRows * kEarlyRows);
   }
   return block_;
 }
@@ -211,9 +263,13 @@ ScoreRow FormulaRows::visible_row(std::int64_t i) const {
     }
     return at;
   };
-  const std::int64_t low = column(extent_.low + std::max<std::int64_t>(0, extent_.visible_low(shape_, i)));
+  const auto [first, last] =
+      ranges_ != nullptr ? ranges_[i]
+                         : MaskBlocks::Range{extent_.low + std::max<std::int64_t>(0, extent_.visible_low(shape_, i)),
+                                             extent_.low + extent_.visible_high(shape_, i)};
+  const std::int64_t low = column(first);
   return {.low = low,
-          .high = std::max(low, column(extent_.low + extent_.visible_high(shape_, i))),
+          .high = std::max(low, column(last)),
           .n = block_.all.columns,
           .scale = score_ ? 1.0F : shape_.scale,
           .position = nullptr,

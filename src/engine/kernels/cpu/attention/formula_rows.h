@@ -11,16 +11,23 @@
 
 namespace headroom::kernels {
 
-// What a mask leaves of each pair of blocks of kBlockRows queries and kColumnStep keys.
+// What masks leave of each row: keys [low, high), and of each pair of blocks of kBlockRows queries and kColumnStep
+// keys: no key, some, or all keys in the ranges of their rows.
 struct MaskBlocks {
   enum Class : std::uint8_t { none, some, all };
+  struct Range {
+    std::int64_t low = 0, high = 0;
+  };
   std::int64_t batch, heads;   // 1 each if the mask does not depend on them
   std::int64_t rows, columns;  // blocks
   std::vector<Class> classes;  // [batch, heads, rows, columns]
+  std::vector<Range> ranges;   // [batch, heads, rows, kBlockRows]
   std::int64_t tasks() const { return batch * heads * rows; }
-  const Class* row(std::int64_t b, std::int64_t h, std::int64_t row) const {
-    return classes.data() + (((batch == 1 ? 0 : b) * heads + (heads == 1 ? 0 : h)) * rows + row) * columns;
+  std::int64_t task(std::int64_t b, std::int64_t h, std::int64_t row) const {
+    return ((batch == 1 ? 0 : b) * heads + (heads == 1 ? 0 : h)) * rows + row;
   }
+  const Class* classes_of(std::int64_t task) const { return classes.data() + task * columns; }
+  const Range* ranges_of(std::int64_t task) const { return ranges.data() + task * kBlockRows; }
 };
 
 struct ScoreFormula {
@@ -88,9 +95,10 @@ class FormulaRows {
   Extent extent_ = {};
   ScoreBlock block_;
   std::vector<Span> spans_;
-  std::vector<std::size_t> place_;  // of each output: the first equal one after the score
-  std::vector<Buffer> results_;     // of the plan's different outputs along pairs but the score, [columns]
-  bool in_place_ = false;           // the score is computed where the raw scores were
+  const MaskBlocks::Range* ranges_ = nullptr;  // of the block's rows; null without a classified mask
+  std::vector<std::size_t> place_;             // of each output: the first equal one after the score
+  std::vector<Buffer> results_;                // of the plan's different outputs along pairs but the score, [columns]
+  bool in_place_ = false;                      // the score is computed where the raw scores were
   std::vector<Load> loads_;
 };
 

@@ -253,14 +253,20 @@ void FormulaMultiply(const FormulaValue& x, float factor, std::int64_t n, float*
 }
 
 FormulaMaskRange FormulaMask(const FormulaValue& mask, std::int64_t n) {
-  FormulaMaskRange range{false, true};
+  const Tag d;
+  const Vector zero = hn::Zero(d), none = hn::Set(d, -1.0F), beyond = hn::Set(d, static_cast<float>(n));
+  Vector first = beyond, last = none;
+  std::size_t count = 0;
   for_lanes(0, n, [&](const auto lanes, std::int64_t k) HWY_ATTR {
-    const Vector zero = hn::Zero(Tag()), one = hn::Set(Tag(), 1.0F);
-    const Vector m = hn::LoadU(Tag(), mask.data + k * mask.step);  // readable beyond n
-    range.any = range.any || !hn::AllFalse(Tag(), hn::Ne(lanes.or_else(m, zero), zero));
-    range.all = range.all && hn::AllTrue(Tag(), hn::Ne(lanes.or_else(m, one), zero));
+    const Vector m = hn::LoadU(d, mask.data + k * mask.step);  // readable beyond n
+    const auto visible = hn::Ne(lanes.or_else(m, zero), zero);
+    const Vector place = hn::Iota(d, static_cast<float>(k));
+    first = hn::Min(first, hn::IfThenElse(visible, place, beyond));
+    last = hn::Max(last, hn::IfThenElse(visible, place, none));
+    count += hn::CountTrue(d, visible);
   });
-  return range;
+  return {static_cast<std::int64_t>(hn::GetLane(hn::MinOfLanes(d, first))),
+          static_cast<std::int64_t>(hn::GetLane(hn::MaxOfLanes(d, last))) + 1, static_cast<std::int64_t>(count)};
 }
 
 }  // namespace headroom::kernels::HWY_NAMESPACE

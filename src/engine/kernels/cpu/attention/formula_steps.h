@@ -53,9 +53,9 @@ float formula_dot(const float* g, const FormulaValue& x, std::int64_t n);
 void formula_add(const float* g, const FormulaValue& x, std::int64_t n, float* to);
 // g_k = g_k x_k factor
 void formula_multiply(const FormulaValue& x, float factor, std::int64_t n, float* g);
-// Whether any of the n elements is not 0, and whether all are; n need not be padded.
+// Of the n elements that are not 0: the first, one after the last, and how many there are; n need not be padded.
 struct FormulaMaskRange {
-  bool any, all;
+  std::int64_t low, high, count;
 };
 FormulaMaskRange formula_mask_range(const FormulaValue& mask, std::int64_t n);
 

@@ -146,9 +146,6 @@ void pack_pairs(const Rows& from, std::int64_t k, std::int64_t n, Strided<BFloat
 void transpose_pairs(Strided<const BFloat16> from, std::int64_t rows, std::int64_t k, BFloat16* to,
                      std::int64_t columns) {
   transpose(Strided<const float>{words(from.data), from.stride / 2}, rows, k / 2, {words(to), columns});
-  for (std::int64_t c = 0; columns > rows && c < k / 2; ++c) {
-    std::fill(to + 2 * (c * columns + rows), to + 2 * (c + 1) * columns, BFloat16(0.0F));
-  }
 }
 
 void round_to_bfloat16(const float* from, std::int64_t n, BFloat16* to) {

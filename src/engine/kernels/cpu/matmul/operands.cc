@@ -89,10 +89,10 @@ PackedOperands::PackedOperands(bool bf16, std::int64_t matrices, std::int64_t k,
       n_(n),
       size_((bf16 ? padded_depth(k) : k) * n),
       data_(bf16 ? matrices * size_ / 2 : matrices * size_) {
-  data_.fill(0.0F);  // set_rows() may leave columns unset, which multiplications of whole vectors read
+  data_.fill(0.0F);
 }
 
-void PackedOperands::set_pairs_of_columns(std::int64_t i, const Rows& from, std::int64_t rows) {
+void PackedOperands::set_pairs_of_columns(const Rows& from, std::int64_t rows, BFloat16* to) {
   const std::int64_t k = padded_depth(k_);
   Strided<const BFloat16> aligned{from.bf16, from.stride};
   if (from.bf16 == nullptr || !is_packed_depth(aligned, k_)) {
@@ -100,32 +100,26 @@ void PackedOperands::set_pairs_of_columns(std::int64_t i, const Rows& from, std:
     pad_rows(from, rows, k_, filled);
     aligned = {filled, k};
   }
-  transpose_pairs(aligned, rows, k, pairs(i), n_);
+  transpose_pairs(aligned, rows, k, to, n_);
 }
 
 void PackedOperands::set_columns(std::int64_t i, const Rows& from, std::int64_t rows) {
   if (bf16_) {
-    set_pairs_of_columns(i, from, rows);
-    return;
-  }
-  float* to = data_.data() + i * size_;
-  transpose(as_float32(from, rows, k_, work_), rows, k_, {to, n_});
-  for (std::int64_t c = 0; n_ > rows && c < k_; ++c) {
-    std::fill(to + c * n_ + rows, to + (c + 1) * n_, 0.0F);
+    set_pairs_of_columns(from, rows, pairs(i));
+  } else {
+    transpose(as_float32(from, rows, k_, work_), rows, k_, {data_.data() + i * size_, n_});
   }
 }
 
 void PackedOperands::set_rows(std::int64_t i, const Rows& from, std::int64_t rows, std::int64_t columns) {
   if (bf16_) {
     pack_pairs(from, rows, columns, {pairs(i), n_});
-    std::fill(pairs(i) + padded_depth(rows) * n_, pairs(i) + size_, BFloat16(0.0F));
     return;
   }
   float* to = data_.data() + i * size_;
   for (std::int64_t j = 0; j < rows; ++j) {
     copy_as_float32(from.from(j), columns, to + j * n_);
   }
-  std::fill(to + rows * n_, to + size_, 0.0F);
 }
 
 Right PackedOperands::operator[](std::int64_t i) const {

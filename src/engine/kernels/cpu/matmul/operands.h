@@ -70,20 +70,21 @@ struct TileSize {
 };
 void multiply(const TileSize& size, const Left& a, const Right& b, Strided<float> c, bool add = false);
 
-// Owns several right operands [k, n] of the same size, packed once and used by many multiplications. Not thread-safe.
+// Owns several right operands [k, n] of the same size, used by many multiplications; 0 where nothing was packed. Not
+// thread-safe.
 class PackedOperands {
  public:
   PackedOperands(bool bf16, std::int64_t matrices, std::int64_t k, std::int64_t n);
 
-  // Matrix i becomes the transpose of `from` [rows, k], with zeros in columns beyond `rows`.
+  // The first columns of matrix i become the transpose of `from` [rows, k].
   void set_columns(std::int64_t i, const Rows& from, std::int64_t rows);
-  // Matrix i becomes `from` [rows, columns], with zeros beyond `rows`.
+  // The first rows of matrix i become `from` [rows, columns].
   void set_rows(std::int64_t i, const Rows& from, std::int64_t rows, std::int64_t columns);
   Right operator[](std::int64_t i) const;
 
  private:
   BFloat16* pairs(std::int64_t i) { return reinterpret_cast<BFloat16*>(data_.data()) + i * size_; }
-  void set_pairs_of_columns(std::int64_t i, const Rows& from, std::int64_t rows);
+  void set_pairs_of_columns(const Rows& from, std::int64_t rows, BFloat16* to);
 
   bool bf16_;
   std::int64_t k_, n_, size_;  // size_: elements of one packed matrix
