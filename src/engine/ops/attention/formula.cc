@@ -108,25 +108,21 @@ const ParsedFormula& parsed(const ScoreFormula& f) {
   static std::mutex mutex;
   static std::map<std::tuple<std::string, std::string, std::size_t, std::size_t, std::size_t>, ParsedFormula> all;
   const std::lock_guard<std::mutex> lock(mutex);
-  const auto [found, added] =
-      all.try_emplace({f.score, f.mask, f.learned.size(), f.tables.size(), f.tokens.size()}, ParsedFormula());
-  if (added) {
-    const auto count = [](const std::vector<at::Tensor>& tensors) { return static_cast<int>(tensors.size()); };
-    const formula::Names names = formula::canonical(count(f.learned), count(f.tables), count(f.tokens));
-    try {
-      if (!f.score.empty()) {
-        found->second.score = formula::parse(f.score, names, /*mask=*/false, "attention: formula: ");
-        found->second.derivative = formula::derivative(*found->second.score);
-      }
-      if (!f.mask.empty()) {
-        found->second.mask = formula::parse(f.mask, names, /*mask=*/true, "attention: formula_mask: ");
-      }
-    } catch (...) {
-      all.erase(found);
-      throw;
-    }
+  const std::tuple key(f.score, f.mask, f.learned.size(), f.tables.size(), f.tokens.size());
+  if (const auto found = all.find(key); found != all.end()) {
+    return found->second;
   }
-  return found->second;
+  const auto count = [](const std::vector<at::Tensor>& tensors) { return static_cast<int>(tensors.size()); };
+  const formula::Names names = formula::canonical(count(f.learned), count(f.tables), count(f.tokens));
+  ParsedFormula made;
+  if (!f.score.empty()) {
+    made.score = formula::parse(f.score, names, /*mask=*/false, "attention: formula: ");
+    made.derivative = formula::derivative(*made.score);
+  }
+  if (!f.mask.empty()) {
+    made.mask = formula::parse(f.mask, names, /*mask=*/true, "attention: formula_mask: ");
+  }
+  return all.emplace(key, made).first->second;
 }
 
 void check_formula(const AttentionInputs& in) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "foundation/config/checker.h"
 #include "foundation/config/parse.h"
@@ -111,62 +112,49 @@ double start_of(const std::vector<LearnedValue>& learned, const Node& load) {
   return 0.0;
 }
 
+// The output of a program in which inputs are replaced by their value, if value_of(input) has one.
+template <class ValueOf>
+Node computed(const formula::Program& program, const ValueOf& value_of) {
+  formula::Builder builder;
+  std::vector<int> ids;
+  for (Node node : program.nodes) {
+    for (int* operand : {&node.a, &node.b, &node.c}) {
+      *operand = *operand < 0 ? -1 : ids[static_cast<std::size_t>(*operand)];
+    }
+    const std::optional<double> value = value_of(node);
+    ids.push_back(value ? builder.constant(*value) : builder.add(node));
+    if (std::isnan(builder.node(ids.back()).constant)) {
+      return {.op = node.op, .constant = builder.node(ids.back()).constant};  // the operation that gave no number
+    }
+  }
+  return builder.node(ids[static_cast<std::size_t>(program.outputs[0])]);
+}
+
 // A pair of tokens at which a formula is tried.
 struct Pair {
   double s, i, j, h;
 };
 
-struct Tried {
-  Op last = Op::constant;  // the operation that gave the first NaN
-  double value = 0.0;
-};
-// Computes the program with the start values, up to the first NaN.
-Tried try_at(const formula::Program& program, const std::vector<LearnedValue>& learned, const Pair& pair) {
-  std::vector<double> values;
-  for (const Node& node : program.nodes) {
-    const auto at = [&](int id) { return id < 0 ? 0.0 : values[static_cast<std::size_t>(id)]; };
-    switch (node.op) {
-      case Op::constant:
-        values.push_back(node.constant);
-        break;
-      case Op::s:
-        values.push_back(pair.s);
-        break;
-      case Op::i:
-        values.push_back(pair.i);
-        break;
-      case Op::j:
-        values.push_back(pair.j);
-        break;
-      case Op::h:
-        values.push_back(pair.h);
-        break;
-      case Op::learned:
-      case Op::table:
-      case Op::token_i:
-      case Op::token_j:
-        values.push_back(start_of(learned, node));
-        break;
-      default:
-        values.push_back(formula::apply(node, at(node.a), at(node.b), at(node.c)));
-    }
-    if (std::isnan(values.back())) {
-      return {node.op, values.back()};
-    }
-  }
-  return {Op::constant, values[static_cast<std::size_t>(program.outputs[0])]};
+// The value for the start values of what is learned, or the first operation that gives NaN.
+Node try_at(const formula::Program& program, const std::vector<LearnedValue>& learned, const Pair& pair) {
+  return computed(program, [&](const Node& node) -> std::optional<double> {
+    return formula::is_load(node.op) ? std::optional(start_of(learned, node))
+           : node.op == Op::s        ? std::optional(pair.s)
+           : node.op == Op::i        ? std::optional(pair.i)
+           : node.op == Op::j        ? std::optional(pair.j)
+           : node.op == Op::h        ? std::optional(pair.h)
+                                     : std::nullopt;
+  });
 }
 
 void check_numbers(const detail::Checker& check, const Programs& all, std::int64_t n_heads) {
   for (const double s : {-4.0, -1.0, 0.0, 1.0, 4.0}) {
     for (const Pair& pair : {Pair{s, 0, 0, 0}, Pair{s, 1, 0, 0}, Pair{s, 7, 3, static_cast<double>(n_heads - 1)}}) {
-      const Tried mask = try_at(all.mask, all.learned, pair), score = try_at(all.score, all.learned, pair);
-      const bool visible = mask.value != 0.0;
-      const Tried& wrong = std::isnan(mask.value) ? mask : score;
-      check.require(!std::isnan(mask.value) && !(visible && std::isnan(score.value)),
-                    std::isnan(mask.value) ? "mask" : "formula",
-                    "{} gives no number at the start for s = {}, i = {}, j = {}, h = {}", formula::name(wrong.last),
-                    pair.s, pair.i, pair.j, pair.h);
+      const Node mask = try_at(all.mask, all.learned, pair), score = try_at(all.score, all.learned, pair);
+      const bool wrong_mask = std::isnan(mask.constant), visible = mask.constant != 0.0;
+      check.require(!wrong_mask && !(visible && std::isnan(score.constant)), wrong_mask ? "mask" : "formula",
+                    "{} gives no number at the start for s = {}, i = {}, j = {}, h = {}",
+                    formula::name((wrong_mask ? mask : score).op), pair.s, pair.i, pair.j, pair.h);
     }
   }
 }
@@ -181,16 +169,10 @@ Formulas formulas_of(const DotOptions& o, std::int64_t n_heads, std::int64_t d_h
 
 bool starts_as_product(const DotOptions& o, std::int64_t n_heads, std::int64_t d_head) {
   const Programs all = programs_of(o, n_heads, d_head);
-  formula::Builder builder;
-  std::vector<int> ids;
-  for (Node node : all.score.nodes) {
-    for (int* operand : {&node.a, &node.b, &node.c}) {
-      *operand = *operand < 0 ? -1 : ids[static_cast<std::size_t>(*operand)];
-    }
-    const bool fixed = node.op == Op::learned || node.op == Op::table;  // token terms start at random
-    ids.push_back(fixed ? builder.constant(start_of(all.learned, node)) : builder.add(node));
-  }
-  const Node& score = builder.node(ids[static_cast<std::size_t>(all.score.outputs[0])]);
+  const Node score = computed(all.score, [&](const Node& node) {  // token terms start at random
+    const bool fixed = node.op == Op::learned || node.op == Op::table;
+    return fixed ? std::optional(start_of(all.learned, node)) : std::nullopt;
+  });
   return score.op == Op::s && o.mask.empty() && o.normalise == Normalise::softmax;
 }
 

@@ -14,13 +14,16 @@
 namespace headroom::formula {
 namespace {
 
-constexpr std::pair<const char*, Op> kFunctions[] = {
-    {"abs", Op::abs},         {"exp", Op::exp},           {"log", Op::log},
-    {"log1p", Op::log1p},     {"sqrt", Op::sqrt},         {"tanh", Op::tanh},
-    {"sigmoid", Op::sigmoid}, {"softplus", Op::softplus}, {"log_sigmoid", Op::log_sigmoid},
-    {"relu", Op::relu},       {"min", Op::min},           {"max", Op::max},
-    {"where", Op::where}};
-constexpr std::pair<const char*, Op> kInputs[] = {{"s", Op::s}, {"i", Op::i}, {"j", Op::j}, {"h", Op::h}};
+constexpr Op kFunctions[] = {Op::abs,      Op::exp,         Op::log,  Op::log1p, Op::sqrt, Op::tanh, Op::sigmoid,
+                             Op::softplus, Op::log_sigmoid, Op::relu, Op::min,   Op::max,  Op::where};
+constexpr Op kInputs[] = {Op::s, Op::i, Op::j, Op::h};
+// All words of the language.
+std::vector<std::string> words() {
+  std::vector<std::string> all = {"and", "or", "not", "n_heads", "d_head", "inf"};
+  std::transform(std::begin(kInputs), std::end(kInputs), std::back_inserter(all), name);
+  std::transform(std::begin(kFunctions), std::end(kFunctions), std::back_inserter(all), name);
+  return all;
+}
 
 constexpr int kNot = 2, kComparisons = 3, kProducts = 5;  // levels of precedence; "or" is 0
 struct Infix {
@@ -251,9 +254,9 @@ class Parser {
     if (mask_ && name == "s") {
       user_error("{}column {}: a mask cannot read s", place_, start_ + 1);
     }
-    for (const auto& [input, op] : kInputs) {
-      if (accept(input)) {
-        return add(op, -1);
+    for (const Op input : kInputs) {
+      if (accept(formula::name(input))) {
+        return add(input, -1);
       }
     }
     if (accept("inf")) {
@@ -262,9 +265,9 @@ class Parser {
     if (accept("n_heads") || accept("d_head")) {
       return out_.constant(name == "n_heads" ? names_.n_heads : names_.d_head);
     }
-    for (const auto& [function, op] : kFunctions) {
-      if (accept(function)) {
-        return call(op);
+    for (const Op function : kFunctions) {
+      if (accept(formula::name(function))) {
+        return call(function);
       }
     }
     if (const auto found = values_.find(name); found != values_.end()) {
@@ -323,13 +326,7 @@ class Parser {
   }
 
   std::vector<std::string> known() const {
-    std::vector<std::string> all = {"n_heads", "d_head", "inf"};
-    for (const auto& [name, op] : kInputs) {
-      all.emplace_back(name);
-    }
-    for (const auto& [name, op] : kFunctions) {
-      all.emplace_back(name);
-    }
+    std::vector<std::string> all = words();
     for (const auto& [name, value] : values_) {
       all.push_back(name);
     }
@@ -353,11 +350,8 @@ class Parser {
 }  // namespace
 
 bool is_free_name(const std::string& name) {
-  const auto is = [&](const auto& word) { return name == word.first; };
-  const bool word = std::any_of(std::begin(kInputs), std::end(kInputs), is) ||
-                    std::any_of(std::begin(kFunctions), std::end(kFunctions), is) || name == "and" || name == "or" ||
-                    name == "not" || name == "n_heads" || name == "d_head" || name == "inf";
-  return !name.empty() && is_letter(name[0]) && !word &&
+  const std::vector<std::string> taken = words();
+  return !name.empty() && is_letter(name[0]) && std::find(taken.begin(), taken.end(), name) == taken.end() &&
          std::all_of(name.begin(), name.end(), [](char c) { return is_letter(c) || is_digit(c); });
 }
 

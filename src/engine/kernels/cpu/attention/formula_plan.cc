@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "foundation/core/ceil_div.h"
 
@@ -51,56 +50,34 @@ std::vector<int> uses_of(const formula::Program& program) {
   return uses;
 }
 
-// How much a node grows if query and key move on by one position; not set if it depends on the positions. Nodes that do
-// not grow but depend on query and key depend on their distance.
-using Slope = std::optional<int>;
-
-Slope slope_of(const Node& n, const std::vector<Slope>& of) {
-  const auto at = [&](int node) { return node < 0 ? Slope(0) : of[static_cast<std::size_t>(node)]; };
-  const Slope a = at(n.a), b = at(n.b), c = at(n.c);
-  if (is_leaf(n.op)) {
-    return n.op == Op::i || n.op == Op::j ? Slope(1) : of_leaf(n.op) == Along::head ? Slope(0) : Slope();
-  }
-  if (!a || !b || !c) {
-    return {};
-  }
-  switch (n.op) {
-    case Op::neg:
-      return -*a;
-    case Op::add:
-      return *a + *b;
-    case Op::sub:
-      return *a - *b;
-    case Op::min:
-    case Op::max:
-      return a == b ? a : Slope();
-    case Op::lt:
-    case Op::le:
-    case Op::eq:
-      return a == b ? Slope(0) : Slope();
-    default:
-      return *a == 0 && *b == 0 && *c == 0 ? Slope(0) : Slope();
-  }
+// Whether an operation of the two positions i and j depends only on their distance.
+bool is_of_distance(Op op) {
+  return op == Op::sub || op == Op::lt || op == Op::le || op == Op::eq;
 }
 
 }  // namespace
 
+const FormulaRead* FormulaReads::of(const Node& node) const {
+  return node.op == Op::learned      ? &learned[static_cast<std::size_t>(node.index)]
+         : node.op == Op::table      ? &tables[static_cast<std::size_t>(node.index)]
+         : formula::is_load(node.op) ? &tokens[static_cast<std::size_t>(node.index)]
+                                     : nullptr;
+}
+
 FormulaPlan::FormulaPlan(const formula::Program& given) : program(given) {
-  std::vector<Slope> slopes;
   for (const Node& node : program.nodes) {
     Along own = of_leaf(node.op);
-    bool of_scores = node.op == Op::s;
+    bool of_scores = node.op == Op::s, of_positions = is_of_distance(node.op);
     for_operands(node, [&](int operand) {
       own = together(own, along_of(operand));
       of_scores = of_scores || of_scores_[static_cast<std::size_t>(operand)];
+      of_positions = of_positions && (node_of(operand).op == Op::i || node_of(operand).op == Op::j);
     });
     of_scores_.push_back(of_scores);
-    slopes.push_back(slope_of(node, slopes));
-    // Of a leaf or of nodes along a distance `own` is right already.
-    along.push_back(own == Along::pair && slopes.back() == 0 ? Along::distance : own);
+    along.push_back(of_positions ? Along::distance : own);
   }
   find_scores();
-  parts[index_of(Along::pair)] = part_of(Along::pair, program.outputs);
+  steps[index_of(Along::pair)] = steps_of(Along::pair, program.outputs);
   std::vector<bool> read(program.nodes.size(), false);
   const auto needs = [&](int node) {
     if (node < products()) {
@@ -110,7 +87,7 @@ FormulaPlan::FormulaPlan(const formula::Program& given) : program(given) {
   for (const int output : program.outputs) {
     needs(output);
   }
-  for (const FormulaStep& step : parts[index_of(Along::pair)].steps) {
+  for (const FormulaStep& step : steps[index_of(Along::pair)]) {
     for_operands(step, needs);
   }
   std::array<std::vector<int>, kAlongs> results;
@@ -121,7 +98,7 @@ FormulaPlan::FormulaPlan(const formula::Program& given) : program(given) {
     }
   }
   for (const Along one : {Along::head, Along::query, Along::key, Along::distance}) {
-    parts[index_of(one)] = part_of(one, results[index_of(one)]);
+    steps[index_of(one)] = steps_of(one, results[index_of(one)]);
   }
 }
 
@@ -144,13 +121,10 @@ void FormulaPlan::find_scores() {
 }
 
 // Computes `results`. Steps of pairs read what is along something else; steps of the other parts compute it again.
-FormulaPlan::Part FormulaPlan::part_of(Along part, const std::vector<int>& results) const {
-  const int n = static_cast<int>(program.nodes.size());
-  std::vector<int> last_use(static_cast<std::size_t>(n) + 2, -1);  // step that reads a value last
-  const auto last = [&](int node) -> int& { return last_use[static_cast<std::size_t>(node)]; };
-  for (const int result : results) {
-    last(result) = n;
-  }
+std::vector<FormulaStep> FormulaPlan::steps_of(Along part, const std::vector<int>& results) const {
+  std::vector<bool> needed(program.nodes.size() + 2, false);
+  const auto need = [&](int node) { needed[static_cast<std::size_t>(node)] = true; };
+  std::for_each(results.begin(), results.end(), need);
   const auto is_step = [&](int node) {
     return node == scores ? part == Along::pair
                           : !is_leaf(node_of(node).op) && (part != Along::pair || along_of(node) == Along::pair);
@@ -176,26 +150,15 @@ FormulaPlan::Part FormulaPlan::part_of(Along part, const std::vector<int>& resul
     }
     return step;
   };
-  for (int node = n - 1; node >= 0; --node) {
-    if (last(node) >= 0 && is_step(node)) {
-      for_operands(step_of(node), [&](int operand) { last(operand) = std::max(last(operand), node); });
+  std::vector<FormulaStep> all;
+  for (int node = products() - 1; node >= 0; --node) {
+    if (needed[static_cast<std::size_t>(node)] && is_step(node)) {
+      all.push_back(step_of(node));
+      for_operands(all.back(), need);
     }
   }
-  Part to;
-  std::vector<int> free_from;  // of each register: the step after which it is free
-  for (int node = 0; node < n; ++node) {
-    if (last(node) < 0 || !is_step(node)) {
-      continue;
-    }
-    if (last(node) < n || part == Along::pair) {  // the other parts' results have places of their own
-      const auto free = std::find_if(free_from.begin(), free_from.end(), [&](int until) { return until < node; });
-      to.registers.emplace_back(node, static_cast<int>(free - free_from.begin()));
-      free == free_from.end() ? free_from.push_back(last(node)) : void(*free = last(node));
-    }
-    to.steps.push_back(step_of(node));
-  }
-  to.n_registers = static_cast<int>(free_from.size());
-  return to;
+  std::reverse(all.begin(), all.end());
+  return all;
 }
 
 FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query,
@@ -208,11 +171,7 @@ FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, s
       tables_(reads.tables.size()),
       base_(plan.program.nodes.size(), nullptr),
       values_(plan.program.nodes.size() + 2) {
-  int registers = 0;
-  for (const FormulaPlan::Part& part : plan.parts) {
-    registers = std::max(registers, part.n_registers);
-  }
-  registers_.reserve(registers * kMostKeys);
+  registers_.reserve(plan.products() * kMostKeys);
   // One run() may read and write up to a whole block of columns beyond the last key.
   distances_.reserve(padded_length(Along::distance));
   for (std::int64_t m = 0; m < distances_.size(); ++m) {
@@ -258,13 +217,12 @@ void FormulaValues::start(std::int64_t b, std::int64_t h) {
   }
   for (int id = 0; id < std::ssize(plan_.program.nodes); ++id) {
     const Node& node = plan_.program.nodes[static_cast<std::size_t>(id)];
-    const auto index = static_cast<std::size_t>(node.index);
     if (node.op == Op::token_i || node.op == Op::token_j) {
       const std::int64_t n = length(plan_.along_of(id));
-      std::copy_n(start_of(reads_.tokens[index]) + keys_ - n, n, base_[static_cast<std::size_t>(id)]);
+      std::copy_n(start_of(*reads_.of(node)) + keys_ - n, n, base_[static_cast<std::size_t>(id)]);
     } else if (is_leaf(node.op) && plan_.along_of(id) == Along::head) {
       std::fill_n(equal(id), kFormulaLanes,
-                  node.op == Op::learned ? *start_of(reads_.learned[index])
+                  node.op == Op::learned ? *start_of(*reads_.of(node))
                   : node.op == Op::h     ? static_cast<float>(h)
                                          : static_cast<float>(node.constant));
     }
@@ -272,22 +230,15 @@ void FormulaValues::start(std::int64_t b, std::int64_t h) {
   for (const Along along : {Along::head, Along::query, Along::key, Along::distance}) {
     compute(along);
   }
-  place_registers(Along::pair);
-  for (const int node : plan_.inputs) {
-    value(node) = {equal(node), 0};
-  }
-}
-
-void FormulaValues::place_registers(Along along) {
-  for (const auto& [node, place] : plan_.parts[index_of(along)].registers) {
-    value(node) = {registers_.data() + place * kMostKeys, 1};
+  for (int node = 0; node < plan_.products(); ++node) {
+    value(node) = std::binary_search(plan_.inputs.begin(), plan_.inputs.end(), node) ? FormulaValue{equal(node), 0}
+                                                                                     : register_of(node);
   }
 }
 
 void FormulaValues::compute(Along along) {
-  const FormulaPlan::Part& part = plan_.parts[index_of(along)];
-  place_registers(along);
-  for (std::int64_t at = 0; !part.steps.empty() && at < length(along); at += kMostKeys) {
+  const std::vector<FormulaStep>& steps = plan_.steps[index_of(along)];
+  for (std::int64_t at = 0; !steps.empty() && at < length(along); at += kMostKeys) {
     for (int node = 0; node < plan_.products(); ++node) {
       const Op op = plan_.program.nodes[static_cast<std::size_t>(node)].op;
       const Along own = plan_.along_of(node);
@@ -298,9 +249,11 @@ void FormulaValues::compute(Along along) {
         value(node) = {base, 0};
       } else if (base != nullptr && own == along) {
         value(node) = {base + at, 1};
+      } else {
+        value(node) = register_of(node);
       }
     }
-    run_formula(part.steps, values_.data(), tables_.data(),
+    run_formula(steps, values_.data(), tables_.data(),
                 std::min(kMostKeys, round_up(length(along) - at, kFormulaLanes)));
   }
 }
@@ -330,7 +283,7 @@ void FormulaValues::run(std::int64_t key, std::int64_t n, float* products) {
     value(node) = value_at(node, key);
   }
   value(plan_.products()) = {products, 1};
-  run_formula(plan_.parts[index_of(Along::pair)].steps, values_.data(), tables_.data(), n);
+  run_formula(plan_.steps[index_of(Along::pair)], values_.data(), tables_.data(), n);
 }
 
 }  // namespace headroom::kernels

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "attention.h"
@@ -18,12 +17,6 @@ enum class Along { head, query, key, distance, pair };
 constexpr std::size_t kAlongs = 5;
 
 struct FormulaPlan {
-  // The steps whose results vary along one of these, and the registers of those results that no one else reads.
-  struct Part {
-    std::vector<FormulaStep> steps;
-    std::vector<std::pair<int, int>> registers;  // node, register
-    int n_registers = 0;
-  };
   explicit FormulaPlan(const formula::Program& given);
 
   formula::Program program;
@@ -34,7 +27,7 @@ struct FormulaPlan {
   // Two values more than nodes: the dot products, and the factor that makes them `scores`.
   int products() const { return static_cast<int>(program.nodes.size()); }
   int products_factor() const { return products() + 1; }
-  std::array<Part, kAlongs> parts;
+  std::array<std::vector<FormulaStep>, kAlongs> steps;  // whose results vary along one of these
   std::vector<int> inputs;  // nodes not along pairs that are outputs or that the steps of pairs read, ascending
 
   Along along_of(int node) const { return along[static_cast<std::size_t>(node)]; }
@@ -42,7 +35,7 @@ struct FormulaPlan {
  private:
   const formula::Node& node_of(int node) const { return program.nodes[static_cast<std::size_t>(node)]; }
   void find_scores();
-  Part part_of(Along part, const std::vector<int>& results) const;
+  std::vector<FormulaStep> steps_of(Along part, const std::vector<int>& results) const;
 
   std::vector<bool> of_scores_;
 };
@@ -54,18 +47,19 @@ struct FormulaRead {
 };
 struct FormulaReads {
   std::vector<FormulaRead> learned, tables, tokens;  // size: 1, entries of the table, S; queries are the last T tokens
+  const FormulaRead* of(const formula::Node& node) const;  // what a load reads; null: not a load
 };
 
 // The values of a plan's nodes in one head. One thread's.
 class FormulaValues {
  public:
-  static constexpr std::int64_t kMostKeys = 512;  // in one run(): the registers stay in the first-level cache
+  static constexpr std::int64_t kMostKeys = 512;  // in one run(): a few nodes' values stay in the first-level cache
 
   FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query, std::int64_t first_key,
                 const FormulaReads& reads);
   void start(std::int64_t b, std::int64_t h);
   void start_row(std::int64_t query);
-  // Where run() writes a node along pairs; `to` belongs to the run's first key. Not called: a register.
+  // Where run() writes a node along pairs; `to` belongs to the run's first key. Not called: memory of its own.
   void set_result(int node, float* to) { value(node) = {to, 1}; }
   // Computes the row's pairs with keys [key, key + n) from their dot products. n is a multiple of kFormulaLanes.
   void run(std::int64_t key, std::int64_t n, float* products);
@@ -78,9 +72,9 @@ class FormulaValues {
 
  private:
   void compute(Along along);
-  void place_registers(Along along);
   std::int64_t padded_length(Along along) const;
   float* equal(int node) { return equal_.data() + node * kFormulaLanes; }
+  FormulaValue register_of(int node) { return {registers_.data() + node * kMostKeys, 1}; }
   FormulaValue& value(int node) { return values_[static_cast<std::size_t>(node)]; }
 
   const FormulaPlan& plan_;

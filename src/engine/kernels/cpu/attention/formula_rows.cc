@@ -55,28 +55,9 @@ void make_blocks(const AttentionShape& s, ScoreFormula& formula) {
   }
   bool by_batch = false, by_head = false;
   for (const Node& node : formula.mask->program.nodes) {
-    const auto index = static_cast<std::size_t>(node.index);
-    const auto reads = [&](const FormulaRead& read) {
-      by_batch = by_batch || read.batch != 0;
-      by_head = by_head || read.head != 0;
-    };
-    switch (node.op) {
-      case Op::h:
-        by_head = true;
-        break;
-      case Op::learned:
-        reads(formula.reads.learned[index]);
-        break;
-      case Op::table:
-        reads(formula.reads.tables[index]);
-        break;
-      case Op::token_i:
-      case Op::token_j:
-        reads(formula.reads.tokens[index]);
-        break;
-      default:
-        break;
-    }
+    const FormulaRead* read = formula.reads.of(node);
+    by_batch = by_batch || (read != nullptr && read->batch != 0);
+    by_head = by_head || node.op == Op::h || (read != nullptr && read->head != 0);
   }
   MaskBlocks& blocks = formula.blocks.emplace(MaskBlocks{
       by_batch ? s.batch : 1, by_head ? s.heads : 1, ceil_div(s.queries, kBlockRows), ceil_div(s.keys, kColumnStep)});
@@ -176,19 +157,17 @@ FormulaRows::FormulaRows(const AttentionShape& s, const ScoreFormula& formula, b
   }
   score_.emplace(*plan_, s, formula.first_query, formula.first_key, formula.reads);
   const std::vector<int>& outputs = plan_->program.outputs;
-  in_place_ = plan_->along_of(outputs[0]) == Along::pair && std::count(outputs.begin(), outputs.end(), outputs[0]) == 1;
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const auto first = std::find(outputs.begin() + (k > 0 ? 1 : 0), outputs.end(), outputs[k]);  // of equal outputs
-    place_.push_back(static_cast<std::size_t>(first - outputs.begin()));
-    const bool own = place_[k] == k && k > 0 && plan_->along_of(outputs[k]) == Along::pair;
-    results_.emplace_back(own ? longest_score_stride(s) : 0);
+  for (std::size_t k = 1; k < outputs.size(); ++k) {
+    if (plan_->along_of(outputs[k]) == Along::pair) {
+      results_.try_emplace(outputs[k], longest_score_stride(s));
+    }
   }
+  in_place_ = plan_->along_of(outputs[0]) == Along::pair && !results_.contains(outputs[0]);
   int next = 2 + static_cast<int>(formula.by.size());  // output of the next table's indices
   for (std::size_t k = 0; backward && k < formula.by.size(); ++k) {
     const Node& node = plan_->program.nodes[static_cast<std::size_t>(formula.by[k])];
     const Along along = along_of(*plan_, node);
-    const std::int64_t size =
-        along == Along::pair ? formula.reads.tables[static_cast<std::size_t>(node.index)].size : score_->length(along);
+    const std::int64_t size = along == Along::pair ? formula.reads.of(node)->size : score_->length(along);
     loads_.push_back({node, static_cast<int>(k) + 2, node.op == Op::table ? next++ : -1, along, Buffer(size + 64)});
   }
 }
@@ -287,23 +266,26 @@ void FormulaRows::for_spans(const ScoreRow& row, const Body& body) const {
   }
 }
 
-FormulaValue FormulaRows::result_of(std::size_t output, const Span& span) const {
+FormulaValue FormulaRows::result_of(std::size_t output, const Span& span) {
   const int node = plan_->program.outputs[output];
-  return plan_->along_of(node) == Along::pair
-             ? FormulaValue{const_cast<float*>(results_[place_[output]].data()) + span.at, 1}
-             : score_->value_at(node, span.key);
+  const auto found = results_.find(node);
+  return found == results_.end() ? score_->value_at(node, span.key) : FormulaValue{found->second.data() + span.at, 1};
 }
 
 void FormulaRows::formula_of_span(const Span& span, float* scores) {
-  const std::vector<int>& outputs = plan_->program.outputs;
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    if (results_[k].size() > 0 || (k == 0 && in_place_)) {
-      score_->set_result(outputs[k], k == 0 ? scores + span.at : results_[k].data() + span.at);
-    }
+  const int output = plan_->program.outputs[0];
+  if (in_place_) {
+    score_->set_result(output, scores + span.at);
+  }
+  for (auto& [node, result] : results_) {
+    score_->set_result(node, result.data() + span.at);
   }
   score_->run(span.key, span.n, scores + span.at);
   if (!in_place_) {
-    formula_scale(score_->value_at(outputs[0], span.key), 1.0F, span.n, scores + span.at);
+    const FormulaValue value = score_->value_at(output, span.key);
+    for (std::int64_t k = 0; k < span.n; ++k) {
+      scores[span.at + k] = value.data[k * value.step];
+    }
   }
 }
 
@@ -380,7 +362,7 @@ void FormulaRows::add_sums(const ScoreRow& row, const float* g) {
         const std::int64_t first = load.along == Along::distance ? score_->distance_at(query_) : 0;
         formula_add(g_span, partial, span.n, sums + first + span.key);
       } else {
-        const std::int64_t size = formula_.reads.tables[static_cast<std::size_t>(load.node.index)].size;
+        const std::int64_t size = formula_.reads.of(load.node)->size;
         const float* index = result_of(static_cast<std::size_t>(load.index), span).data;
         for (std::int64_t k = 0; k < span.n; ++k) {
           if (g_span[k] != 0.0F) {
@@ -408,7 +390,7 @@ void FormulaRows::add_gradients(const FormulaGradients& to) {
       const std::int64_t n = score_->length(load.along);
       add(to.tokens[k] + (task + 1) * shape_.keys - n, n);
     } else {
-      const std::int64_t size = formula_.reads.tables[k].size;
+      const std::int64_t size = formula_.reads.of(load.node)->size;
       float* head = to.tables[k] + task * size;
       if (load.along == Along::pair) {
         add(head, size);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -83,7 +84,7 @@ class FormulaRows {
   // Replaces raw scores by scores, those of hidden keys by -infinity or, without a softmax, by 0, as in d_p if set.
   ScoreRow scores_of_row(std::int64_t i, const float* key_bias, float* scores, float* d_p);
   void formula_of_span(const Span& span, float* scores);
-  FormulaValue result_of(std::size_t output, const Span& span) const;
+  FormulaValue result_of(std::size_t output, const Span& span);
   int mask_output() const { return formula_.mask->program.outputs[0]; }
   void add_sums(const ScoreRow& row, const float* g);
 
@@ -96,8 +97,7 @@ class FormulaRows {
   ScoreBlock block_;
   std::vector<Span> spans_;
   const MaskBlocks::Range* ranges_ = nullptr;  // of the block's rows; null without a classified mask
-  std::vector<std::size_t> place_;             // of each output: the first equal one after the score
-  std::vector<Buffer> results_;                // of the plan's different outputs along pairs but the score, [columns]
+  std::map<int, Buffer> results_;              // of the nodes along pairs that are outputs besides the score, [columns]
   bool in_place_ = false;                      // the score is computed where the raw scores were
   std::vector<Load> loads_;
 };

@@ -210,11 +210,6 @@ void RunFormula(const std::vector<FormulaStep>& steps, const FormulaValue* value
   }
 }
 
-void FormulaScale(const FormulaValue& from, float factor, std::int64_t n, float* to) {
-  const Vector f = hn::Set(Tag(), factor);
-  formula_steps::unary({from, {}, {}, to, n}, [f](Vector a) HWY_ATTR { return hn::Mul(a, f); });
-}
-
 void FormulaHide(const FormulaValue& mask, float hidden, std::int64_t n, float* to) {
   const Vector zero = hn::Zero(Tag()), value = hn::Set(Tag(), hidden);
   formula_steps::binary({{to, 1}, mask, {}, to, n},
@@ -276,7 +271,6 @@ HWY_AFTER_NAMESPACE();
 namespace headroom::kernels {
 
 HWY_EXPORT(RunFormula);
-HWY_EXPORT(FormulaScale);
 HWY_EXPORT(FormulaHide);
 HWY_EXPORT(FormulaDot);
 HWY_EXPORT(FormulaAdd);
@@ -286,9 +280,6 @@ HWY_EXPORT(FormulaMask);
 void run_formula(const std::vector<FormulaStep>& steps, const FormulaValue* values, const FormulaTable* tables,
                  std::int64_t n) {
   HWY_DYNAMIC_DISPATCH(RunFormula)(steps, values, tables, n);
-}
-void formula_scale(const FormulaValue& from, float factor, std::int64_t n, float* to) {
-  HWY_DYNAMIC_DISPATCH(FormulaScale)(from, factor, n, to);
 }
 void formula_hide(const FormulaValue& mask, float hidden, std::int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(FormulaHide)(mask, hidden, n, to);

@@ -42,8 +42,6 @@ inline std::int64_t formula_index(float index, std::int64_t size) {
 void run_formula(const std::vector<FormulaStep>& steps, const FormulaValue* values, const FormulaTable* tables,
                  std::int64_t n);
 
-// to = from * factor
-void formula_scale(const FormulaValue& from, float factor, std::int64_t n, float* to);
 // Replaces elements where `mask` is 0 by `hidden`.
 void formula_hide(const FormulaValue& mask, float hidden, std::int64_t n, float* to);
 // Returns sum_k g_k x_k. Here and below, elements with g_k = 0 count as 0 even if x_k is infinite or NaN: a hidden
