@@ -7,6 +7,7 @@ import torch
 import transformers
 
 import headroom_torch as ht
+import headroom_torch.huggingface as hf
 from random_transformers import CONFIGS, random_model
 from refusals import assert_refused
 
@@ -53,6 +54,67 @@ def test_round_trip(folder, tmp_path):
     with torch.no_grad():
         torch.testing.assert_close(back(tokens).logits, theirs(tokens).logits, atol=1e-5, rtol=0)
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "back").encode(TEXT) == ids
+
+
+# Two layers, whose attention matrices are those of transformers: neither windows that alternate nor sinks, latents or states.
+ALIKE = [kind for kind in CONFIGS if kind not in ("gemma3_text", "gpt_oss", "deepseek_v2", "jetmoe") and
+         not kind.startswith("qwen3_next")]
+
+
+@pytest.mark.parametrize("folder", ALIKE, indirect=True)
+def test_attentions_and_hidden_states_are_those_of_transformers(folder, tmp_path):
+    """A model that `transformers` implements too: padded on the left, with and without caches, and generating text."""
+    ht.convert(folder, tmp_path / "model.safetensors")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    ours = hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "model.safetensors")
+    ids, mask = torch.randint(256, (2, 9), generator=torch.Generator().manual_seed(0)), torch.ones(2, 9, dtype=torch.long)
+    mask[1, :3] = 0
+    look = dict(output_attentions=True, output_hidden_states=True)
+    places = dict(position_ids=(mask.cumsum(1) - 1).clamp_min(0))
+
+    def compare(a, b, valid):
+        assert len(a.attentions) == len(b.attentions) == 2 and len(a.hidden_states) == len(b.hidden_states) == 3
+        for x, y in zip([*a.attentions, *(h[:, None] for h in a.hidden_states)],
+                        [*b.attentions, *(h[:, None] for h in b.hidden_states)], strict=True):
+            assert x.shape == y.shape
+            real = valid[:, None, -x.shape[2]:, None].bool().expand_as(x)
+            torch.testing.assert_close(x[real], y[real], atol=3e-5, rtol=1e-4)
+
+    with torch.no_grad():
+        expected = theirs(ids, attention_mask=mask, **places, **look)
+        n_heads = expected.attentions[0].shape[1]
+        compare(ours(ids, attention_mask=mask, **look), expected, mask)
+        compare(ours(ids, attention_mask=mask, use_cache=True, **look), expected, mask)
+        plain = ours(ids)
+    assert plain.attentions is None and plain.hidden_states is None
+    how = dict(attention_mask=mask, max_new_tokens=4, do_sample=False, eos_token_id=None, pad_token_id=0,
+               return_dict_in_generate=True, **look)
+    written, expected = ours.generate(ids, **how), theirs.generate(ids, **how)
+    assert torch.equal(written.sequences, expected.sequences)
+    for i in range(4):
+        step = [type("Step", (), dict(attentions=w.attentions[i], hidden_states=w.hidden_states[i]))
+                for w in (written, expected)]
+        compare(*step, mask if i == 0 else torch.ones(2, 1))
+    torch.autograd.grad(ours(ids, output_attentions=True).attentions[1].square().sum(),
+                        ours.model.layer0.attention.w_q)
+    ours.train()
+    result = ours(ids, labels=ids, **look)
+    assert result.logits is None and result.attentions[0].shape == (2, n_heads, 8, 8)
+
+
+def test_special_tokens_are_kept(tmp_path):
+    """Of an imported model, through the engine's checkpoint and a saved folder."""
+    theirs = random_model("llama", 256, CONTEXT)
+    theirs.config.bos_token_id, theirs.config.eos_token_id = 1, [2, 3]
+    theirs.generation_config.eos_token_id = [2, 3]
+    theirs.save_pretrained(tmp_path / "theirs")
+    ht.Tokenizer.bytes().save(tmp_path / "bytes.tokenizer")
+    ht.convert(tmp_path / "theirs", tmp_path / "a.safetensors", tokenizer=tmp_path / "bytes.tokenizer")
+    ht.LanguageModel.from_checkpoint(tmp_path / "a.safetensors").save_checkpoint(tmp_path / "b.safetensors")
+    hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "b.safetensors").save_pretrained(tmp_path / "saved")
+    ht.convert(tmp_path / "saved", tmp_path / "c.safetensors")
+    ours = hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "c.safetensors")
+    assert (ours.config.bos_token_id, ours.config.eos_token_id) == (1, [2, 3])
 
 
 @pytest.mark.parametrize("folder", ["gpt2", "llama"], indirect=True)

@@ -10,7 +10,6 @@ import transformers
 
 import headroom_torch as ht
 import headroom_torch.huggingface as hf
-from random_transformers import CONFIGS, random_model
 from refusals import assert_refused
 from train_runs import PATIENCE
 
@@ -43,6 +42,15 @@ def both(checkpoint, tmp_path):
 
 def tokens(rows=2, length=8, seed=0):
     return torch.randint(256, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def cache_of(result):
+    return next(result[name] for name in ("cache", "past_key_values") if name in result)  # the name in this version
+
+
+def new_model(*settings):
+    return transformers.AutoModelForCausalLM.from_config(
+        hf.HeadroomConfig(["model.vocabulary_size=50", "model.d_model=24", "model.attention.d_head=8", *settings]))
 
 
 def test_a_folder_has_everything(checkpoint, both, tmp_path):
@@ -96,12 +104,11 @@ def test_the_cache_equals_the_whole_pass(both):
     with torch.no_grad():
         whole = theirs(tokens(length=12)).logits
         first = theirs(tokens(length=12)[:, :5], use_cache=True)
-        name = next(name for name in ("cache", "past_key_values") if name in first)  # the name in this version
-        second = theirs(tokens(length=12)[:, 5:11], cache=first[name])
-        last = theirs(tokens(length=12)[:, 11:], past_key_values=second[name], logits_to_keep=1)
+        second = theirs(tokens(length=12)[:, 5:11], cache=cache_of(first))
+        last = theirs(tokens(length=12)[:, 11:], past_key_values=cache_of(second), logits_to_keep=1)
     parts = torch.cat([first.logits, second.logits, last.logits], 1)
     torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-4)
-    assert last[name].get_seq_length() == 12
+    assert cache_of(last).get_seq_length() == 12
 
 
 def test_beams_and_samples(both):
@@ -172,61 +179,11 @@ def test_training(both):
 
 def test_a_new_model_begins_as_the_engine_has_it():
     torch.manual_seed(2)
-    config = hf.HeadroomConfig(["model.vocabulary_size=50", "model.d_model=24", "model.attention.d_head=8"])
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    model = new_model()
     torch.manual_seed(2)
     expected = ht.LanguageModel(vocabulary_size=50, d_model=24, attention=dict(d_head=8)).state_dict()
     for name, value in model.model.state_dict().items():
         assert torch.equal(value, expected[name]), name
-
-
-# Two layers, whose attention matrices are those of transformers: neither windows that alternate nor sinks, latents or states.
-ALIKE = [kind for kind in CONFIGS if kind not in ("gemma3_text", "gpt_oss", "deepseek_v2", "jetmoe") and
-         not kind.startswith("qwen3_next")]
-
-
-@pytest.mark.parametrize("kind", ALIKE)
-def test_attentions_and_hidden_states_are_those_of_transformers(kind, tmp_path):
-    """A model that `transformers` implements too: padded on the left, with and without caches, and generating text."""
-    theirs = random_model(kind, 256, CONTEXT)
-    theirs.save_pretrained(tmp_path / "theirs")
-    ht.Tokenizer.bytes().save(tmp_path / "bytes.tokenizer")
-    ht.convert(tmp_path / "theirs", tmp_path / "model.safetensors", tokenizer=tmp_path / "bytes.tokenizer")
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "theirs", attn_implementation="eager")
-    ours = hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "model.safetensors")
-    ids, mask = tokens(2, 9), torch.ones(2, 9, dtype=torch.long)
-    mask[1, :3] = 0
-    look = dict(output_attentions=True, output_hidden_states=True)
-    places = dict(position_ids=(mask.cumsum(1) - 1).clamp_min(0))
-
-    def compare(a, b, valid):
-        assert len(a.attentions) == len(b.attentions) == 2 and len(a.hidden_states) == len(b.hidden_states) == 3
-        for x, y in zip([*a.attentions, *(h[:, None] for h in a.hidden_states)],
-                        [*b.attentions, *(h[:, None] for h in b.hidden_states)], strict=True):
-            assert x.shape == y.shape
-            real = valid[:, None, -x.shape[2]:, None].bool().expand_as(x)
-            torch.testing.assert_close(x[real], y[real], atol=3e-5, rtol=1e-4)
-
-    with torch.no_grad():
-        expected = theirs(ids, attention_mask=mask, **places, **look)
-        n_heads = expected.attentions[0].shape[1]
-        compare(ours(ids, attention_mask=mask, **look), expected, mask)
-        compare(ours(ids, attention_mask=mask, use_cache=True, **look), expected, mask)
-        plain = ours(ids)
-    assert plain.attentions is None and plain.hidden_states is None
-    how = dict(attention_mask=mask, max_new_tokens=4, do_sample=False, eos_token_id=None, pad_token_id=0,
-               return_dict_in_generate=True, **look)
-    written, expected = ours.generate(ids, **how), theirs.generate(ids, **how)
-    assert torch.equal(written.sequences, expected.sequences)
-    for i in range(4):
-        step = [type("Step", (), dict(attentions=w.attentions[i], hidden_states=w.hidden_states[i]))
-                for w in (written, expected)]
-        compare(*step, mask if i == 0 else torch.ones(2, 1))
-    torch.autograd.grad(ours(ids, output_attentions=True).attentions[1].square().sum(),
-                        ours.model.layer0.attention.w_q)
-    ours.train()
-    result = ours(ids, labels=ids, **look)
-    assert result.logits is None and result.attentions[0].shape == (2, n_heads, 8, 8)
 
 
 def test_attentions_of_any_layer(both):
@@ -252,11 +209,9 @@ def test_attentions_of_any_layer(both):
 
 
 def test_linear_attention_has_no_weights():
-    config = hf.HeadroomConfig(["model.vocabulary_size=50", "model.d_model=24", 'model.attention.score="linear"',
-                                'model.attention.position="sinusoidal"'])
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    model = new_model('model.attention.score="linear"', 'model.attention.position="sinusoidal"')
     assert_refused(lambda: model(tokens() % 50, output_attentions=True), "output_attentions: layer0")
-    assert len(model(tokens() % 50, output_hidden_states=True).hidden_states) == config.num_hidden_layers + 1
+    assert len(model(tokens() % 50, output_hidden_states=True).hidden_states) == model.config.num_hidden_layers + 1
 
 
 TEXT = "It's the head that attends; the room, it doesn't.\n\n  In 1984 he'll say \u2581 n\u00e9 -- \U0001f600\n"
@@ -319,8 +274,7 @@ def test_positions_count_the_tokens(both):
     expected = theirs(ids, attention_mask=mask).logits
     assert torch.equal(theirs(ids, attention_mask=mask, position_ids=counted).logits, expected)
     first = theirs(ids, attention_mask=mask, use_cache=True)
-    name = next(name for name in ("cache", "past_key_values") if name in first)
-    theirs(ids[:, :1], cache=first[name], position_ids=torch.tensor([[5], [3]]))
+    theirs(ids[:, :1], cache=cache_of(first), position_ids=torch.tensor([[5], [3]]))
     assert_refused(lambda: theirs(ids, position_ids=counted * 2), "position_ids must count the tokens of each row from")
     shifted = counted + 3
     if theirs.model._options["model.attention.position"] == "learned":
@@ -336,6 +290,8 @@ def test_shapes_that_do_not_fit(both):
         assert_refused(lambda: theirs(tokens(2, 5), **refused), rf"{name} must be \[2, 5\], got \[2, 3\]")
     assert_refused(lambda: theirs(tokens(1, 5)[0]), r"input_ids must be \[B, T\], got \[5\]")
     assert_refused(lambda: theirs(inputs_embeds=torch.zeros(2, 5)), r"inputs_embeds must be \[B, T, d\], got \[2, 5\]")
+    assert_refused(lambda: hf.HeadroomConfig(["model.kind=masked_language_model"]), "model.kind")
+    assert_refused(lambda: hf.HeadroomConfig(["model.n_headz=2"]), "unknown key")
 
 
 def test_gradient_checkpointing_changes_no_gradient(both):
@@ -365,10 +321,7 @@ def test_another_vocabulary(both, tmp_path):
     assert torch.equal(again(tokens()).logits, logits)
     theirs.resize_token_embeddings(256)
     assert torch.equal(theirs(tokens()).logits, expected)
-    adaptive = hf.HeadroomConfig(["model.vocabulary_size=50", "model.d_model=24", "model.attention.d_head=8",
-                                  "model.adaptive_cutoffs=[10]"])
-    model = transformers.AutoModelForCausalLM.from_config(adaptive)
-    assert_refused(lambda: model.resize_token_embeddings(60), "adaptive_cutoffs")
+    assert_refused(lambda: new_model("model.adaptive_cutoffs=[10]").resize_token_embeddings(60), "adaptive_cutoffs")
 
 
 def test_text_is_padded_and_continued(both, tmp_path):
@@ -438,21 +391,6 @@ def test_losses_of_micro_batches_add_up(checkpoint):
     assert alone.loss == 0
 
 
-def test_special_tokens_are_kept(tmp_path):
-    """Of an imported model, through the engine's checkpoint and a saved folder."""
-    theirs = random_model("llama", 256, CONTEXT)
-    theirs.config.bos_token_id, theirs.config.eos_token_id = 1, [2, 3]
-    theirs.generation_config.eos_token_id = [2, 3]
-    theirs.save_pretrained(tmp_path / "theirs")
-    ht.Tokenizer.bytes().save(tmp_path / "bytes.tokenizer")
-    ht.convert(tmp_path / "theirs", tmp_path / "a.safetensors", tokenizer=tmp_path / "bytes.tokenizer")
-    ht.LanguageModel.from_checkpoint(tmp_path / "a.safetensors").save_checkpoint(tmp_path / "b.safetensors")
-    hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "b.safetensors").save_pretrained(tmp_path / "saved")
-    ht.convert(tmp_path / "saved", tmp_path / "c.safetensors")
-    ours = hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "c.safetensors")
-    assert (ours.config.bos_token_id, ours.config.eos_token_id) == (1, [2, 3])
-
-
 def test_a_trainer_and_adapters(both, tmp_path):
     peft = pytest.importorskip("peft", reason="peft is not installed")
     pytest.importorskip("accelerate", reason="accelerate is not installed")
@@ -471,8 +409,3 @@ def test_a_trainer_and_adapters(both, tmp_path):
     assert not torch.allclose(before, after)
     merged = model.merge_and_unload()
     torch.testing.assert_close(merged(tokens()).logits, after, atol=1e-4, rtol=1e-4)
-
-
-def test_refusals():
-    assert_refused(lambda: hf.HeadroomConfig(["model.kind=masked_language_model"]), "model.kind")
-    assert_refused(lambda: hf.HeadroomConfig(["model.n_headz=2"]), "unknown key")
