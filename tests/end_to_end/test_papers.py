@@ -33,9 +33,9 @@ def scaled_down(text, data):
     kind = re.search(r'^kind = "(\w+)"', text, re.MULTILINE)[1]  # of [model], the first table
     generated = re.search(r'^generator = "(\w+)"', text, re.MULTILINE)[1]
     paired = "\npaired = true\n" in text
-    files = data["pairs.tsv" if kind == "encoder_decoder" else "pictures" if kind == "vision" else
-                 "text.txt" if kind != "classifier" else "listops.tsv" if generated != "none" else
-                 "paired.tsv" if paired else "labelled.tsv"]
+    files = data / ("pairs.tsv" if kind == "encoder_decoder" else "pictures" if kind == "vision" else
+                    "text.txt" if kind != "classifier" else "listops.tsv" if generated != "none" else
+                    "paired.tsv" if paired else "labelled.tsv")
     vocabulary = {"bytes": 256, "words": 10}
     lines, table, tokenizer = [], "", re.search(r'\[tokenizer\]\nkind = "(\w+)"', text)[1]
     for line in text.splitlines():
@@ -73,7 +73,6 @@ def write_data(folder):
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return file
 
     def rows(*objects):
         return "".join(json.dumps(one) + "\n" for one in objects)
@@ -90,19 +89,18 @@ def write_data(folder):
     def picture(i):
         return b"P6\n8 8\n255\n" + bytes((i * 37 + k) % 256 for k in range(192))
 
-    files = {name: folder / name for name in ["text.txt", "pictures"]}
-    train_runs.write_text(files["text.txt"], 3000, 1)
-    text = files["text.txt"].read_text()
+    train_runs.write_text(folder / "text.txt", 3000, 1)
+    text = (folder / "text.txt").read_text()
     sentences = [line.strip() for line in text.splitlines() if 8 < len(line) < 40][:12]
-    files["pairs.tsv"] = write("pairs.tsv", "".join(f"{s}\t{s.upper()}\n" for s in sentences))
-    files["labelled.tsv"] = write("labelled.tsv", "label\ttext\n" + "".join(f"{i % 2}\t{s}\n" for i, s in enumerate(sentences)))
-    files["paired.tsv"] = write("paired.tsv", "".join(f"{i % 2}.0\ta\tb\t{s}\t{s.upper()}\n" for i, s in enumerate(sentences)))
-    files["listops.tsv"] = write("listops.tsv", "Source\tTarget\n" + "".join(
+    write("pairs.tsv", "".join(f"{s}\t{s.upper()}\n" for s in sentences))
+    write("labelled.tsv", "label\ttext\n" + "".join(f"{i % 2}\t{s}\n" for i, s in enumerate(sentences)))
+    write("paired.tsv", "".join(f"{i % 2}.0\ta\tb\t{s}\t{s.upper()}\n" for i, s in enumerate(sentences)))
+    write("listops.tsv", "Source\tTarget\n" + "".join(
         f"[MAX {i} [MIN 4 2 ] 1 ]\t{max(i, 2)}\n" for i in range(10)))
     for i in range(10):
         for split in ("pictures", "imagenet/train", "imagenet/val"):
             write(f"{split}/class{i}/one.ppm", picture(i))
-    write("iwslt14.tsv", files["pairs.tsv"].read_bytes())
+    write("iwslt14.tsv", (folder / "pairs.tsv").read_bytes())
     write("test.txt", text)
     write("wiki.test.txt", text[:300])
     write("corpus.jsonl", rows(*({"text": text} for _ in range(10))))
@@ -117,25 +115,30 @@ def write_data(folder):
     write("piqa.jsonl", rows({"query": "the", "choices": [" head", " room"], "gold": 1}))
     write("hellaswag.jsonl", rows(*({"query": f"the {i}", "choices": [" a", " b", " c", " d"], "gold": i % 4} for i in range(8))))
     write("flan.jsonl", rows({"inputs": "the head", "targets": "room"}))
-    return files
 
 
 @pytest.fixture(scope="module")
-def place(headroom, tmp_path_factory):
-    """A folder with the data, and a home folder with every recipe scaled down."""
+def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("papers")
-    files = write_data(folder)
-    for row in headroom.json("recipes"):
-        full, = headroom.json("recipes", row["name"], "--resolved")
-        file = folder / "home" / "recipes" / f"{row['name']}.toml"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        rows = f"[rows.{row['name'].split('/')[1]}"
-        tables = re.sub(r"^\[", f"{rows}.", scaled_down(full["resolved"], files), flags=re.MULTILINE)
-        file.write_text(f"{rows}]\n{tables}")
+    write_data(folder)
     return folder
 
 
+def scale_down(headroom, place, folder, row):
+    """Writes a recipe with small sizes into the home folder; ignores other paths than those of recipes."""
+    file = place / "home" / "recipes" / folder / f"{row}.toml"
+    if file.exists() or not (train_runs.ROOT / "recipes" / folder).is_dir():
+        return
+    full, = headroom.json("recipes", f"{folder}/{row}", "--resolved")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    tables = re.sub(r"^\[", f"[rows.{row}.", scaled_down(full["resolved"], place), flags=re.MULTILINE)
+    file.write_text(f"[rows.{row}]\n{tables}")
+
+
 def run(headroom, place, words, scaled=True):
+    if scaled:
+        for folder, row in re.findall(r"(?<![\w/.])(\w+)/(\w+)(?![\w/.])", " ".join(words)):
+            scale_down(headroom, place, folder, row)
     environment = {**headroom.environment, **({"HEADROOM_HOME": str(place / "home")} if scaled else {})}
     done = subprocess.run([train_runs.program(), *words, "--json"], cwd=place, env=environment, text=True, capture_output=True,
                           timeout=train_runs.PATIENCE)
