@@ -2,12 +2,14 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "folder_test.h"
@@ -15,6 +17,7 @@
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "tiny/folder.h"
 #include "tiny/options.h"
 #include "tools/convert/convert.h"
 #include "training/train/loop/train.h"
@@ -23,22 +26,37 @@ namespace headroom::convert {
 
 namespace fs = std::filesystem;
 
-class ConvertTest : public FolderTest {
- protected:
-  void SetUp() override {
+inline at::Tensor random_tensor(at::IntArrayRef sizes, std::uint64_t seed) {
+  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble);
+}
+
+// Holds the training text and a run of each config that a test has trained.
+struct TrainedRuns {
+  tiny::Folder folder;
+  std::map<std::string, fs::path> runs;  // by config
+  TrainedRuns() {
     std::string text;
     for (int line = 0; line < 4000; ++line) {
       text += fmt::format("line {} says {} and {}\n", line, line * line % 97, line % 7 == 0 ? "stops" : "goes on");
     }
-    std::ofstream(folder_ / "text.txt") << text;
+    std::ofstream(folder / "text.txt") << text;
   }
+};
+
+class ConvertTest : public FolderTest {
+ protected:
+  static TrainedRuns& trained() {
+    static TrainedRuns all;
+    return all;
+  }
+  static std::string text() { return (trained().folder / "text.txt").string(); }
 
   // A run of a dense model with other values of keys of [model.attention].
   config::Config dense(const std::string& attention = "") const {
     const config::ModelOptions model = tiny::model(
         {.vocabulary = 256, .d_model = 24, .context_length = 32, .n_heads = 4, .d_head = 6, .d_hidden = 32});
     config::Config c = tiny::config_of(tiny::changed(model, attention));
-    c.data.train = {(folder_ / "text.txt").string()};
+    c.data.train = {text()};
     tiny::set(c,
               "train.steps=30 train.batch_size=8 train.learning_rate=1e-2 train.evaluate_every=0 "
               "train.checkpoint_every=0");
@@ -46,7 +64,12 @@ class ConvertTest : public FolderTest {
   }
 
   void train(const config::Config& config) const {
-    train::train({.config = config, .out = folder_ / "dense", .cache = folder_ / "cache"});
+    const auto [run, fresh] = trained().runs.try_emplace(config::to_toml(config));
+    if (fresh) {
+      run->second = trained().folder / fmt::format("run{}", trained().runs.size());
+      train::train({.config = config, .out = run->second, .cache = trained().folder / "cache"});
+    }
+    fs::copy(run->second, folder_ / "dense", fs::copy_options::recursive);
   }
 
   ConvertRequest request(const std::string& attention) const {

@@ -138,7 +138,7 @@ TEST_F(ConvertTest, TextMayBeGivenForAMixture) {
   train(source);
   ConvertRequest given = request("n_heads=2");
   given.target.data = {};
-  given.data = {(folder_ / "text.txt").string()};
+  given.data = {text()};
   EXPECT_LT(convert(given).loss_after, 6.0);
 }
 
@@ -303,10 +303,6 @@ TEST_F(ConvertTest, LayersMayShareKeys) {
   expect_refused(again, "shares keys and values");
 }
 
-at::Tensor random_tensor(at::IntArrayRef sizes, std::uint64_t seed) {
-  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble);
-}
-
 // Rotates channels (i, i + c/2) of [n, H, c] by an angle per pair.
 at::Tensor rotated(const at::Tensor& x, const at::Tensor& angles) {
   const std::int64_t half = x.size(2) / 2;
@@ -354,46 +350,6 @@ TEST(SharedStartTest, HeadsThatCanShareKeysKeepTheirScoresAndOutputs) {
   };
   expect_close(result(target, "0", "0", x, x), result(source, "0", "0", x, x));
   expect_close(result(target, "1", "0", second, x), result(source, "1", "1", second, second));
-}
-
-// With all heads and the full rank, nothing limits the closed form but the ridge, and it is the least-squares solution.
-TEST(ValueFitTest, IsTheLeastSquaresSolutionWithoutALimit) {
-  const std::int64_t n = 400, heads = 2, d = 5;
-  const at::Tensor z = at::randn({n, heads * d}, at::make_generator<at::CPUGeneratorImpl>(3), at::kDouble);
-  const at::Tensor y = at::randn({n, d}, at::make_generator<at::CPUGeneratorImpl>(4), at::kDouble);
-  const at::Tensor features = at::cat({z, at::ones({n, 1}, at::kDouble)}, 1);
-  HeadSums sums{.gram = at::mm(features.t(), features),
-                .cross = at::mm(features.t(), y),
-                .energy = y.square().sum().item<double>(),
-                .n_heads = heads,
-                .width = d,
-                .queries = static_cast<double>(n)};
-  const at::Tensor best = std::get<0>(at::linalg_lstsq(features, y));
-  const double least = (y - at::mm(features, best)).square().sum().item<double>() / sums.energy;
-  const ValueFit fit = fit_values(sums, {0, 1}, d, /*with_bias=*/true);
-  EXPECT_NEAR(fit.error, least, 1e-5);
-  // The error is that of the factors which are returned.
-  at::Tensor predicted = fit.bias.unsqueeze(0).expand({n, d});
-  for (std::int64_t h = 0; h < heads; ++h) {
-    predicted = predicted + at::mm(at::mm(z.narrow(1, h * d, d), fit.values[h]), fit.outputs[h]);
-  }
-  EXPECT_NEAR((y - predicted).square().sum().item<double>() / sums.energy, fit.error, 1e-9);
-}
-
-TEST(ValueFitTest, ChoosesTheHeadsThatMatter) {
-  const std::int64_t n = 400, heads = 4, d = 3;
-  const at::Tensor z = at::randn({n, heads * d}, at::make_generator<at::CPUGeneratorImpl>(3), at::kDouble);
-  const at::Tensor y = z.narrow(1, 0, d) + 2.0 * z.narrow(1, 2 * d, d);  // heads 0 and 2
-  const at::Tensor features = at::cat({z, at::ones({n, 1}, at::kDouble)}, 1);
-  const HeadSums sums{.gram = at::mm(features.t(), features),
-                      .cross = at::mm(features.t(), y),
-                      .energy = y.square().sum().item<double>(),
-                      .n_heads = heads,
-                      .width = d,
-                      .queries = static_cast<double>(n)};
-  EXPECT_EQ(choose_heads(sums, 2, d, false).heads, (std::vector<std::int64_t>{0, 2}));
-  EXPECT_EQ(choose_heads(sums, 3, d, false).heads.size(), 3U);
-  EXPECT_LT(choose_heads(sums, 2, d, false).error, 1e-4);
 }
 
 TEST(SharedKeysTest, HeadsWhoseKeysAreOneKeyTurnedAndScaledKeepTheirScores) {

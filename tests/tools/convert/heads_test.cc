@@ -10,6 +10,7 @@
 
 #include "conversion.h"
 #include "headroom/core/files.h"
+#include "tools/convert/fit.h"
 #include "training/cost/cost.h"
 
 namespace headroom::convert {
@@ -222,6 +223,44 @@ TEST_F(HeadsTest, AWholeBudgetKeepsTheSource) {
   for (const auto& [name, tensor] : same.tensors) {
     EXPECT_TRUE(tensor.equal(source.tensors.at(name))) << name;
   }
+}
+
+// Returns the sums for fitting head outputs z [n, H d] to y [n, d].
+HeadSums sums_of(const at::Tensor& z, const at::Tensor& y) {
+  const at::Tensor features = at::cat({z, at::ones({z.size(0), 1}, at::kDouble)}, 1);
+  return {.gram = at::mm(features.t(), features),
+          .cross = at::mm(features.t(), y),
+          .energy = y.square().sum().item<double>(),
+          .n_heads = z.size(1) / y.size(1),
+          .width = y.size(1),
+          .queries = static_cast<double>(z.size(0))};
+}
+
+// With all heads and the full rank, nothing limits the closed form but the ridge, and it is the least-squares solution.
+TEST(ValueFitTest, IsTheLeastSquaresSolutionWithoutALimit) {
+  const std::int64_t n = 400, heads = 2, d = 5;
+  const at::Tensor z = random_tensor({n, heads * d}, 3), y = random_tensor({n, d}, 4);
+  const at::Tensor features = at::cat({z, at::ones({n, 1}, at::kDouble)}, 1);
+  const at::Tensor best = std::get<0>(at::linalg_lstsq(features, y));
+  HeadSums sums = sums_of(z, y);
+  const double least = (y - at::mm(features, best)).square().sum().item<double>() / sums.energy;
+  const ValueFit fit = fit_values(sums, {0, 1}, d, /*with_bias=*/true);
+  EXPECT_NEAR(fit.error, least, 1e-5);
+  // The error is that of the factors which are returned.
+  at::Tensor predicted = fit.bias.unsqueeze(0).expand({n, d});
+  for (std::int64_t h = 0; h < heads; ++h) {
+    predicted = predicted + at::mm(at::mm(z.narrow(1, h * d, d), fit.values[h]), fit.outputs[h]);
+  }
+  EXPECT_NEAR((y - predicted).square().sum().item<double>() / sums.energy, fit.error, 1e-9);
+}
+
+TEST(ValueFitTest, ChoosesTheHeadsThatMatter) {
+  const std::int64_t d = 3;
+  const at::Tensor z = random_tensor({400, 4 * d}, 3);
+  const HeadSums sums = sums_of(z, z.narrow(1, 0, d) + 2.0 * z.narrow(1, 2 * d, d));  // heads 0 and 2
+  EXPECT_EQ(choose_heads(sums, 2, d, false).heads, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(choose_heads(sums, 3, d, false).heads.size(), 3U);
+  EXPECT_LT(choose_heads(sums, 2, d, false).error, 1e-4);
 }
 
 }  // namespace
