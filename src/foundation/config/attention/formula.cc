@@ -217,6 +217,10 @@ void check_formula(const Checker& check, const AttentionOptions& a) {
   check_numbers(check, all, a.computed_heads());
 }
 
+// Operations of one operand whose derivative in torch reads their result or their operand.
+constexpr Op kReadResult[] = {Op::exp, Op::sqrt, Op::tanh, Op::sigmoid, Op::relu};
+constexpr Op kReadOperand[] = {Op::abs, Op::log, Op::log1p, Op::log_sigmoid, Op::softplus, Op::power};
+
 // A lower bound: the weights, and the values of pairs that torch's derivatives of the formula's operations read. The
 // kernels support neither composed heads nor relative positions and biases, and do not drop weights.
 Exact saved_by_formula(const AttentionOptions& a, const AttentionExtent& extent) {
@@ -243,29 +247,12 @@ Exact saved_by_formula(const AttentionOptions& a, const AttentionExtent& extent)
         values[static_cast<std::size_t>(operand)].saved = true;
       }
     };
-    switch (node.op) {
-      case Op::exp:
-      case Op::sqrt:
-      case Op::tanh:
-      case Op::sigmoid:
-      case Op::relu:
-        own.saved = true;
-        break;
-      case Op::abs:
-      case Op::log:
-      case Op::log1p:
-      case Op::log_sigmoid:
-      case Op::softplus:
-      case Op::power:
-        save(node.a, -1);
-        break;
-      case Op::mul:
-      case Op::div:
-        save(node.a, node.b);
-        save(node.b, node.a);
-        break;
-      default:
-        break;
+    own.saved = std::ranges::count(kReadResult, node.op) > 0;
+    if (std::ranges::count(kReadOperand, node.op) > 0) {
+      save(node.a, -1);
+    } else if (node.op == Op::mul || node.op == Op::div) {
+      save(node.a, node.b);
+      save(node.b, node.a);
     }
     values.push_back(own);
   }
