@@ -11,7 +11,6 @@
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
-#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
@@ -35,8 +34,7 @@ int run(const Bench& command, const EngineRequest& request) {
   if (!command.serve.empty()) {
     return bench::serve(command.serve);
   }
-  const std::vector<std::string> known =
-      transformed(bench::kBenchNames, [](const bench::BenchName& bench) { return std::string(bench.name); });
+  const std::vector<std::string> known(std::begin(bench::kBenchNames), std::end(bench::kBenchNames));
   std::vector<std::string> names = command.names;
   bench::BenchOptions options = command.options;
   if (takes_configs(names)) {

@@ -1,5 +1,5 @@
 // The commands bench and doctor, which check speed and the installation.
-#include <memory>
+#include <fmt/ranges.h>
 
 #include "program.h"
 #include "tools/bench/bench.h"
@@ -8,44 +8,22 @@ namespace headroom::cli {
 
 namespace {
 
-void list_benchmarks(const Output& output) {
-  std::string text;
-  Json names = Json::array();
-  for (const auto& [name, about] : bench::kBenchNames) {
-    text += fmt::format("{:<18}{}\n", name, about);
-    names.push_back(name);
-  }
-  output.text(text);
-  output.document(names);
-}
-
 void add_bench(Program& program) {
-  struct Options : Bench {
-    bool list = false;
-  };
-  auto options = std::make_shared<Options>();
-  CLI::App& command = program.add(
+  const auto [command, options] = program.add_engine<Bench>(
       program.root(), "bench", "Time operators and training steps, and baselines for comparison in the same run.",
-      "headroom bench attention step\n  headroom bench generation zoo/dense zoo/dcmha --prompt 64 --tokens 64",
-      [&program, options] {
-        if (options->list) {
-          list_benchmarks(program.output());
-          return 0;
-        }
-        return program.engine<Bench>(*options);
-      });
+      "headroom bench attention step\n  headroom bench generation zoo/dense zoo/dcmha --prompt 64 --tokens 64");
   bench::BenchOptions& timed = options->options;
   command
-      .add_option(
-          "NAME", options->names,
-          "benchmarks (default: all); after generation and evaluate: TOML files or recipes, the first is the baseline")
+      .add_option("NAME", options->names,
+                  fmt::format("benchmarks (default: all): {}; after generation and evaluate: TOML files or recipes, "
+                              "the first is the baseline",
+                              fmt::join(bench::kBenchNames, ", ")))
       ->type_name("");
   command.add_option("--config", timed.configs, "profile, generation, evaluate: TOML file or recipe")
       ->allow_extra_args(false)  // NAME may follow
       ->type_name("CONFIG");
   add_set(command, timed.set);
   command.add_option("--serve", options->serve)->group("");
-  command.add_flag("--list", options->list, "list the benchmarks");
   add_value(command, "--repeats", timed.repeats, "N", whole_number(1, 1'000'000),
             "number of timed runs, of which the median is reported");
   const auto count = [&command](const char* name, std::int64_t& value, const char* about) {

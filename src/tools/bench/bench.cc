@@ -87,12 +87,12 @@ std::vector<Row> run(const std::string& name, const BenchOptions& options) {
     user_error("bench: repeats must be at least 1, got {}", options.repeats);
   }
   for (std::size_t i = 0; i < std::size(kBenchNames); ++i) {
-    if (name == kBenchNames[i].name) {
+    if (name == kBenchNames[i]) {
       at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : physical_cores());
       return kRuns[i](options);
     }
   }
-  user_error("bench: {}: no such benchmark; list them with --list", name);
+  user_error("bench: {}: no such benchmark", name);
 }
 
 Json to_json(const std::vector<Row>& rows) {
