@@ -13,19 +13,16 @@ namespace headroom::data {
 namespace {
 
 constexpr std::size_t kReadSize = std::size_t{64} << 10;
-constexpr std::size_t kLongestTextLine = std::size_t{1} << 20;
 constexpr std::size_t kLongestJsonLine = std::size_t{256} << 20;
 constexpr std::size_t kLongestSource = std::size_t{16} << 20;
 
-// Reads the bytes of a file without its byte order mark. Rejects NUL bytes and, unless the content is bytes, invalid
-// UTF-8.
-class CheckedBytes {
+// Reads a file without its byte order mark. Rejects NUL bytes and, unless the content is bytes, invalid UTF-8.
+class PlainText : public TextFile {
  public:
-  explicit CheckedBytes(const std::filesystem::path& path, Content content = Content::utf8)
+  PlainText(const std::filesystem::path& path, Content content)
       : path_(path.string()), content_(content), reader_(open_bytes(path)), buffer_(kReadSize) {}
 
-  // Returns the next part; empty at the end.
-  std::string_view next() {
+  bool more(std::string& text, bool& starts_document) override {
     // Fills the first buffer, because a byte order mark may be split over several reads.
     std::string_view got(buffer_.data(),
                          read_ == 0 ? read_full(*reader_, buffer_) : reader_->read(buffer_.data(), buffer_.size()));
@@ -44,9 +41,11 @@ class CheckedBytes {
         user_error("{}: is empty", path_);
       }
     }
-    return got;
+    text += got;
+    starts_document = false;
+    return !got.empty();
   }
-  std::int64_t consumed() const { return reader_->consumed(); }
+  std::int64_t consumed() const override { return reader_->consumed(); }
 
  private:
   std::string path_;
@@ -57,29 +56,14 @@ class CheckedBytes {
   std::int64_t read_ = 0;
 };
 
-class PlainText : public TextFile {
- public:
-  PlainText(const std::filesystem::path& path, Content content) : bytes_(path, content) {}
-  bool more(std::string& text, bool& starts_document) override {
-    const std::string_view got = bytes_.next();
-    text += got;
-    starts_document = false;
-    return !got.empty();
-  }
-  std::int64_t consumed() const override { return bytes_.consumed(); }
-
- private:
-  CheckedBytes bytes_;
-};
-
 // Reads one document per line, from a string field of a JSON object.
 class JsonLines : public TextFile {
  public:
   JsonLines(const std::filesystem::path& path, std::string field, bool skip)
-      : path_(path.string()), field_(std::move(field)), skip_(skip), bytes_(path) {}
+      : path_(path.string()), field_(std::move(field)), skip_(skip), lines_(path, kLongestJsonLine) {}
 
   bool more(std::string& text, bool& starts_document) override {
-    while (next_line()) {
+    while (lines_.next(line_)) {
       const std::optional<std::string> document = skip_ ? read_or_skip() : read_document();
       if (document) {
         text += *document;
@@ -93,7 +77,7 @@ class JsonLines : public TextFile {
     }
     return false;
   }
-  std::int64_t consumed() const override { return bytes_.consumed(); }
+  std::int64_t consumed() const override { return lines_.consumed(); }
   BadRows bad_rows() const override { return bad_; }
 
  private:
@@ -106,33 +90,11 @@ class JsonLines : public TextFile {
     }
   }
 
-  // Reads the next line, without its line end, into line_.
-  bool next_line() {
-    line_.clear();
-    ++number_;
-    while (true) {
-      const std::size_t end = rest_.find('\n');
-      line_ += rest_.substr(0, end);
-      if (line_.size() > kLongestJsonLine) {
-        user_error("{}:{}: is longer than {} MiB", path_, number_, kLongestJsonLine >> 20);
-      }
-      if (end != std::string_view::npos) {
-        rest_.remove_prefix(end + 1);
-        return true;
-      }
-      rest_ = ended_ ? std::string_view() : bytes_.next();
-      ended_ = rest_.empty();
-      if (ended_) {
-        return !line_.empty();
-      }
-    }
-  }
-
   std::optional<std::string> read_document() const {
     if (line_.find_first_not_of(" \t\r") == std::string::npos) {
       return std::nullopt;
     }
-    const std::string origin = fmt::format("{}:{}", path_, number_);
+    const std::string origin = lines_.place();
     const Json value = parse_json_line(line_, origin);
     const auto found = value.find(field_);
     if (found == value.end()) {
@@ -148,11 +110,9 @@ class JsonLines : public TextFile {
   std::string path_, field_;
   bool skip_;
   BadRows bad_;
-  CheckedBytes bytes_;
-  std::string_view rest_;  // unread remainder of the last part
+  LineReader lines_;
   std::string line_;
-  std::int64_t number_ = 0;
-  bool ended_ = false, any_ = false;
+  bool any_ = false;
 };
 
 // A file read at once. Files that are unreadable, empty, too long or invalid give no text instead of an error.
@@ -204,8 +164,8 @@ std::unique_ptr<TextFile> open_text_file(const TextFileInput& input, const std::
   fail("text: unknown kind of file");
 }
 
-LineReader::LineReader(const std::filesystem::path& path)
-    : path_(path.string()), bytes_(open_bytes(path)), buffer_(kReadSize) {}
+LineReader::LineReader(const std::filesystem::path& path, std::size_t longest)
+    : path_(path.string()), longest_(longest), bytes_(open_bytes(path)), buffer_(kReadSize) {}
 
 bool LineReader::next(std::string& line) {
   line.clear();
@@ -225,8 +185,8 @@ bool LineReader::next(std::string& line) {
                end = buffer_.begin() + static_cast<std::ptrdiff_t>(end_), line_end = std::find(begin, end, '\n');
     line.append(begin, line_end);
     at_ = static_cast<std::size_t>(line_end - buffer_.begin());
-    if (line.size() > kLongestTextLine) {
-      user_error("{}: longer than {} KiB; expected a sentence", place(), kLongestTextLine >> 10);
+    if (line.size() > longest_) {
+      user_error("{}: is longer than {} MiB", place(), longest_ >> 20);
     }
     if (line_end != end) {
       ++at_;

@@ -91,15 +91,16 @@ class FileSequence : public tokenizers::TextSource {
 // Reads a text file, which may be gzip or zstd, line by line. Skips a byte order mark.
 class LineReader {
  public:
-  explicit LineReader(const std::filesystem::path& path);
+  explicit LineReader(const std::filesystem::path& path, std::size_t longest = std::size_t{1} << 20);
   // Reads the next line, without its LF or CRLF; returns false at the end. Throws UserError naming file and line if the
-  // line is longer than 1 MiB.
+  // line has more than `longest` bytes.
   bool next(std::string& line);
   std::string place() const;  // "file:12", for the last line
   std::int64_t consumed() const { return bytes_->consumed(); }
 
  private:
   std::string path_;
+  std::size_t longest_;
   std::unique_ptr<ByteReader> bytes_;
   std::vector<char> buffer_;
   std::size_t at_ = 0, end_ = 0;  // unread part of the buffer

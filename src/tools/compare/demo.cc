@@ -8,7 +8,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
-#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/figures/result.h"
 #include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
 #include "training/cost/cost.h"

@@ -1,4 +1,4 @@
-#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/figures/result.h"
 
 #include <gtest/gtest.h>
 

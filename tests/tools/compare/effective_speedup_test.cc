@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "example.h"
-#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/figures/result.h"
 
 namespace headroom::compare {
 namespace effective_speedup_test {

@@ -5,7 +5,7 @@
 
 #include "example.h"
 #include "tools/compare/compare.h"
-#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/figures/result.h"
 
 namespace headroom::compare {
 namespace page_test {

@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace headroom {
@@ -63,31 +64,17 @@ bool is_utf8(std::string_view text) {
 }
 
 CodePoint first_code_point(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  if (lead < 0x80) {
-    return {.code = lead, .size = 1};
-  }
-  const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (text.size() < size || !is_utf8(text.substr(0, size))) {
-    return {};
-  }
-  char32_t code = lead & (0xffU >> (size + 1));
-  for (const char byte : text.substr(1, size - 1)) {
-    code = code << 6 | (static_cast<unsigned char>(byte) & 0x3fU);
-  }
-  return {.code = code, .size = size};
+  utf8proc_int32_t code = 0;
+  const utf8proc_ssize_t size =
+      utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), std::ssize(text), &code);
+  return size > 0 ? CodePoint{.code = static_cast<char32_t>(code), .size = static_cast<std::size_t>(size)}
+                  : CodePoint();
 }
 
 void append_code_point(std::string& text, char32_t code) {
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-    return;
-  }
-  const int tail = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // number of continuation bytes
-  text += static_cast<char>((0xff00U >> (tail + 1)) | (code >> (6 * tail)));
-  for (int shift = 6 * (tail - 1); shift >= 0; shift -= 6) {
-    text += static_cast<char>(0x80U | ((code >> shift) & 0x3fU));
-  }
+  std::array<utf8proc_uint8_t, 4> bytes{};
+  const utf8proc_ssize_t size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes.data());
+  text.append(bytes.begin(), bytes.begin() + size);
 }
 
 std::size_t count_characters(std::string_view text) {

@@ -1,4 +1,4 @@
-#include "conclusions.h"
+#include "result.h"
 
 #include <fmt/format.h>
 

@@ -9,9 +9,9 @@
 #include <optional>
 #include <set>
 
-#include "conclusions.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
+#include "result.h"
 #include "scaling.h"
 #include "statistics.h"
 #include "tools/compare/formatting.h"

@@ -9,7 +9,7 @@
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "sections.h"
-#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/figures/result.h"
 #include "tools/compare/figures/scaling.h"
 #include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"

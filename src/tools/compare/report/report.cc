@@ -17,7 +17,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "sections.h"
-#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/figures/result.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
 

@@ -15,7 +15,7 @@
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/attention_part.h"
 #include "sections.h"
-#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/figures/result.h"
 #include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
 
