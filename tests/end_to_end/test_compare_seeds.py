@@ -126,9 +126,3 @@ def test_a_repeat_that_fails_keeps_the_sample_texts(headroom, configs, tmp_path)
     headroom.refusal(*arguments(configs, tmp_path / "out", "--prompt", "\udcff", "--quiet"))
     after = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert after["samples"] == before["samples"] and after["prompts"] == before["prompts"]
-
-
-def test_keys_may_have_earlier_names(headroom, configs, tmp_path):
-    table = headroom.json("sweep", configs[0], "--vary", "train.parts=1,2", "--set", "train.accumulate=2", "--set", "train.steps=2",
-                          "--out", tmp_path / "out")
-    assert {run["values"]["train.gradient_accumulators"] for run in table["runs"]} == {1, 2}

@@ -105,28 +105,6 @@ def test_training_with_a_teacher_resumes_exactly(headroom, dense):
     assert "train.teacher" in line
 
 
-def test_the_likeliest_tokens_of_a_teacher_are_stored_and_change_nothing(headroom, dense, tmp_path, monkeypatch):
-    """Whether predictions are read or computed, and on any number of ranks, the run is the same."""
-    config = dense / "tiny.toml"
-    headroom("train", config, "--out", tmp_path / "plain", "--set", "train.steps=4", "--set", "model.memory_length=0", "--quiet")
-    settings = [word for key in (f"train.teacher={tmp_path / 'plain'}", "train.schedule=constant", "train.warmup_steps=0",
-                                 "model.memory_length=0", "train.accumulate=2", "train.teacher_top_k=5")
-                for word in ("--set", key)]
-    monkeypatch.setitem(headroom.environment, "HEADROOM_CACHE", str(tmp_path / "cache"))
-    whole = headroom.json("train", config, "--out", tmp_path / "whole", *settings, "--set", "train.steps=6", "--threads", 1)
-    stored = [file for file in (tmp_path / "cache" / "teacher").rglob("*") if file.is_file()]
-    assert len(stored) == 12  # six steps of two micro-batches, each read once
-    again = headroom.json("train", config, "--out", tmp_path / "again", *settings, "--set", "train.steps=6", "--threads", 1)
-    headroom("train", config, "--out", tmp_path / "parts", *settings, "--set", "train.steps=3", "--quiet", "--threads", 1)
-    shutil.rmtree(tmp_path / "cache" / "teacher")
-    parts = headroom.json("train", config, "--out", tmp_path / "parts", *settings, "--set", "train.steps=6", "--resume", "--threads", 1)
-    ranks = processes.run(2, config, tmp_path / "ranks", *settings, "--set", "train.steps=6", "--threads", 1)
-    assert {run["parameters_sha256"] for run in (again, parts, ranks)} == {whole["parameters_sha256"]}
-    all_tokens = headroom.json("train", config, "--out", tmp_path / "all", *settings, "--set", "train.steps=6",
-                               "--set", "train.teacher_top_k=0", "--threads", 1)
-    assert all_tokens["parameters_sha256"] != whole["parameters_sha256"]
-
-
 def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, dense):
     headroom("train", dense / "tiny.toml", "--out", dense / "base", "--set", "train.steps=20", "--set", "model.memory_length=0",
              "--set", "train.evaluate_every=0", "--quiet")
@@ -138,8 +116,7 @@ def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, 
     assert all(run["validation_loss"] > 0 for run in table["runs"])
     # Several shares: the models are families, whose losses the page draws against their compute.
     shares = ["compare", "--convert", dense / "base", "--to", dense / "experts.toml", "--set", "train.evaluate_every=0",
-              "--tokens", "0%,10%,20%", "--sample-tokens", 0, "--threads", 1, "--set", "train.teacher_top_k=8",
-              "--no-scratch", "--out", dense / "shares"]
+              "--tokens", "0%,10%,20%", "--sample-tokens", 0, "--threads", 1, "--no-scratch", "--out", dense / "shares"]
     table = headroom.json(*shares)
     assert len(table["runs"]) == 11 and len(table["scaling"]) == 4
     page = (dense / "shares" / "report.html").read_text()

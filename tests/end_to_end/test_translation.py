@@ -98,7 +98,7 @@ def separate(headroom, tmp_path_factory):
     (folder / "test.en").write_text("".join(f"{target}\n" for _, target in pairs[:20]))
     settings = [f'data.train=["{folder}/train.de"]', f'data.train_target=["{folder}/train.en"]', "data.pair_columns=[1, 2]",
                 f'data.validation=["{folder}/test.de"]', f'data.validation_target=["{folder}/test.en"]',
-                "data.length_ratio=1.5", "data.most_words=5", "model.source_vocabulary_size=290", "train.steps=400",
+                "data.max_length_ratio=1.5", "data.max_words=5", "model.source_vocabulary_size=290", "train.steps=400",
                 "train.evaluate_every=0", "train.checkpoint_every=0", "model.dropout=0.0"]
     done = headroom("train", config_in(folder, "separate"), "--out", folder / "run",
                     *[part for setting in settings for part in ("--set", setting)])

@@ -54,8 +54,6 @@ struct TokenizerOptions {
   bool keep_whitespace = true;          // sentencepiece: runs of spaces and line ends survive a round trip
   bool split_digits = true;             // sentencepiece
   double character_coverage = 0.9995;   // sentencepiece: fraction of the text's characters that become pieces
-  // Not a TOML key. Encode line by line with the SentencePiece model of `model`, as the run being resumed did.
-  bool by_line = false;
   // Not a TOML key. Pad the byte-level BPE of `model` with unused ids to this size, which is model.vocabulary_size.
   std::int64_t min_size = 0;
 };
@@ -138,7 +136,6 @@ struct TrainOptions {
   std::string teacher_sha256;                // hash of its parameters; empty: unknown
   double teacher_weight = 0.5;               // of the divergence from the teacher; the cross-entropy has the rest
   double teacher_temperature = 1.0;          // divides both models' logits
-  std::int64_t teacher_top_k = 0;            // tokens kept of each prediction, cached on disk; 0: all, not cached
 };
 
 // Options of beam search, for translations.

@@ -58,10 +58,9 @@ struct Cut {
 // sentencepiece: BPE with byte fallback. A tokenizer trained by Headroom encodes line by line, with <0x0A> for the line
 // end. With keep_whitespace, decode(encode(text)) == text for any text. Without it, lines are first normalised as
 // SentencePiece does by default (NFKC; runs of spaces collapsed, leading and trailing spaces removed). An imported
-// model gives the ids of the `sentencepiece` package, which treats line ends as ordinary characters; checkpoints and
-// token files of earlier versions encode line by line with it. A tokenizer.json with byte fallback gives the ids and
-// texts of the `tokenizers` package: added tokens are matched in the text, and special tokens decode to the empty
-// string.
+// model gives the ids of the `sentencepiece` package, which treats line ends as ordinary characters. A tokenizer.json
+// with byte fallback gives the ids and texts of the `tokenizers` package: added tokens are matched in the text, and
+// special tokens decode to the empty string.
 //
 // bpe: byte-level BPE as in GPT-2, trained or imported. It gives the ids of the `tokenizers` package without the
 // special tokens that a template adds. Added tokens are matched in the text; the rest is split into words by the
@@ -137,18 +136,14 @@ void require_source_vocabulary(const Tokenizer& tokenizer, std::int64_t source_v
 // invalid.
 std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
                                              std::string_view origin);
-// Loads a tokenizer. A file may be written by save_tokenizer(), a SentencePiece .model, a word list (.txt, one word per
-// line), a tokenizer.json, or a vocab.json (encoder.json) in the same folder as merges.txt (vocab.bpe). A folder must
-// hold a tokenizer.json, such a pair, a tokenizer.model, or headroom_torch's tokenizer.headroom, or be a run folder.
-// JSON and merges may be gzip. A vocabulary in JSON below `min_size`, the model's vocabulary size, gets spare ids, and
-// added tokens from there on are removed, with a warning. Throws UserError.
+// Loads a tokenizer. A file may be written by save_tokenizer(), a SentencePiece .model, a tokenizer.json, or a
+// vocab.json (encoder.json) in the same folder as merges.txt (vocab.bpe). A folder must hold a tokenizer.json, such a
+// pair, a tokenizer.model, or headroom_torch's tokenizer.headroom, or be a run folder. A vocabulary in JSON below
+// `min_size`, the model's vocabulary size, gets spare ids, and added tokens from there on are removed, with a warning.
+// JSON and merges may be gzip. Throws UserError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size = 0);
 // Returns whether a folder has any of these files; false for a run folder.
 bool holds_tokenizer(const std::filesystem::path& folder);
-// Like load_tokenizer(), but a SentencePiece model encodes line by line, as in earlier versions; for resuming their
-// runs.
-std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path);
-bool encodes_by_line(const Tokenizer& tokenizer);  // false unless it is a single SentencePiece tokenizer
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path);
 // Adds the tokenizer to another safetensors file, for read_tokenizer(). The tokenizer must outlive the writer.
 void add_tokenizer(SafetensorsWriter& writer, const Tokenizer& tokenizer);

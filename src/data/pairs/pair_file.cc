@@ -115,11 +115,6 @@ Number number_in(const std::byte* bytes, std::int64_t index) {
   return number;
 }
 
-std::shared_ptr<const tokenizers::Tokenizer> load_side(const std::string& file,
-                                                       const config::TokenizerOptions& options) {
-  return options.by_line ? tokenizers::load_tokenizer_by_line(file) : tokenizers::load_tokenizer(file);
-}
-
 std::shared_ptr<const tokenizers::Tokenizer> train_side(TrainingPairs& pairs, const Sides& sides,
                                                         const config::TokenizerOptions& options,
                                                         const fs::path& cache_folder) {
@@ -132,7 +127,7 @@ std::shared_ptr<const tokenizers::Tokenizer> source_tokenizer(TrainingPairs& pai
                                                               std::int64_t vocabulary_size,
                                                               const fs::path& cache_folder) {
   if (!options.source_model.empty()) {
-    return load_side(options.source_model, options);
+    return tokenizers::load_tokenizer(options.source_model);
   }
   options.vocabulary_size = vocabulary_size;
   try {
@@ -154,7 +149,7 @@ std::shared_ptr<const tokenizers::Tokenizer> pair_tokenizer(TrainingPairs& pairs
   const bool two = source_vocabulary_size > 0;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer =
       options.model.empty() ? train_side(pairs, two ? kTargetSide : kBothSides, options, cache_folder)
-                            : load_side(options.model, options);
+                            : tokenizers::load_tokenizer(options.model);
   if (!two || (tokenizer->source_vocabulary_size() > 0 && options.source_model.empty())) {
     return tokenizer;
   }
@@ -174,8 +169,7 @@ PairFile::PairFile(const fs::path& path) : file_(path) {
   hash_ = file_.metadata_at("hash");
   remarks_ = file_.metadata_at("remarks");
   vocabulary_size_ = whole_number(file_.metadata_at("vocabulary_size")).value_or(0);
-  const auto own = file_.metadata().find("source_vocabulary_size");  // older files have a single vocabulary
-  source_vocabulary_size_ = own == file_.metadata().end() ? vocabulary_size_ : whole_number(own->second).value_or(0);
+  source_vocabulary_size_ = whole_number(file_.metadata_at("source_vocabulary_size")).value_or(0);
   tokens_ = &file_.at("tokens");
   ends_ = &file_.at("ends");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || ends_->dtype != DType::i64 ||

@@ -19,9 +19,6 @@ std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_vie
 
 std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin);
-// Reads a word list: one word per line, by descending frequency, optionally followed by its count. "<unk>" and "<eos>"
-// get ids 0 and 1 wherever they are listed. Throws UserError naming the line.
-std::unique_ptr<Tokenizer> read_word_list(std::string_view text, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);

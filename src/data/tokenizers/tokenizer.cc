@@ -139,7 +139,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std
     }
     std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(pieces);
     // Other programs read the tokenizer.json if there are both. Headroom's own is exact only as a model.
-    std::unique_ptr<Tokenizer> other = encodes_by_line(*tokenizer) ? nullptr : load_json_beside(pieces, min_size);
+    std::unique_ptr<Tokenizer> other =
+        lines_of(tokenizer->serialised()) == Lines::separate ? nullptr : load_json_beside(pieces, min_size);
     return other ? std::move(other) : padded(std::move(tokenizer), min_size, pieces);
   }
   const MappedFile file(path);
@@ -155,22 +156,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std
                format_bytes(static_cast<double>(kLargestModel)));
   }
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  if (lower_case(path.extension().string()) == ".txt") {
-    return read_word_list(bytes, path.string());
-  }
   return padded(restore_sentencepiece(serialised_from_file(std::string(bytes)), path.string()), min_size, path);
-}
-
-std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path) {
-  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
-  return tokenizer->kind() == config::TokenizerKind::sentencepiece && tokenizer->source_vocabulary_size() == 0
-             ? restore_sentencepiece(to_sentencepiece_model(*tokenizer), path.string())
-             : std::move(tokenizer);
-}
-
-bool encodes_by_line(const Tokenizer& tokenizer) {
-  return tokenizer.kind() == config::TokenizerKind::sentencepiece && tokenizer.source_vocabulary_size() == 0 &&
-         lines_of(tokenizer.serialised()) == Lines::separate;
 }
 
 std::string to_sentencepiece_model(const Tokenizer& tokenizer) {

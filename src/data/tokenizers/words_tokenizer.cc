@@ -170,36 +170,6 @@ std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, 
   return std::make_unique<Words>(std::move(lines));
 }
 
-std::unique_ptr<Tokenizer> read_word_list(std::string_view text, std::string_view origin) {
-  text = without_byte_order_mark(text);
-  std::string lines(kSpecial);
-  std::unordered_map<std::string_view, std::int64_t> seen = {{"<unk>", 0}, {"<eos>", 0}};  // word to line number
-  for (std::int64_t line = 1; !text.empty(); ++line) {
-    std::vector<std::string_view> parts;
-    for_each_word(take_line(text), [&](std::string_view part) { parts.push_back(part); });
-    if (parts.empty()) {
-      continue;
-    }
-    const bool counted = parts.size() == 2 && parts[1].find_first_not_of("0123456789") == std::string_view::npos;
-    if ((parts.size() != 1 && !counted) || !is_utf8(parts[0])) {
-      user_error("{}: line {}: must be a word in UTF-8, optionally followed by its count", origin, line);
-    }
-    const auto [found, is_new] = seen.try_emplace(parts[0], line);
-    if (is_new) {
-      lines += parts[0];
-      lines += '\n';
-    } else if (found->second != 0) {
-      user_error("{}: line {}: duplicate word \"{}\", first on line {}", origin, line, parts[0], found->second);
-    } else {
-      found->second = line;
-    }
-  }
-  if (lines == kSpecial) {
-    user_error("{}: holds no words", origin);
-  }
-  return std::make_unique<Words>(std::move(lines));
-}
-
 std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin) {
   if (!serialised.starts_with(kSpecial) || !serialised.ends_with('\n') || !is_utf8(serialised) ||
       serialised.find("\n\n") != std::string::npos || serialised.find_first_of(kBlanks) != std::string::npos) {

@@ -147,9 +147,7 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
   if (options.model.empty()) {
     return nullptr;
   }
-  std::shared_ptr<const tokenizers::Tokenizer> given =
-      options.by_line ? tokenizers::load_tokenizer_by_line(options.model)
-                      : tokenizers::load_tokenizer(options.model, options.min_size);
+  std::shared_ptr<const tokenizers::Tokenizer> given = tokenizers::load_tokenizer(options.model, options.min_size);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
     user_error("tokenizer.model: {} must be a byte-level BPE tokenizer (tokenizer.kind = \"bpe\"), got {}",
                options.model, given->name());

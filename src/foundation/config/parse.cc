@@ -68,13 +68,6 @@ std::string complaint(std::string_view description) {
   return printable(description, 300) + (unquoted ? "; strings need quotes" : "");
 }
 
-// Returns whether this is a key of earlier versions that is ignored, because run folders state every key: with its
-// default, or with any value if it does not change what a trained model computes.
-bool is_gone(std::string_view dotted, const toml::node& value) {
-  return (dotted == "train.shard" && value.value<std::string_view>() == "none") ||
-         dotted == "data.shuffle_buffer";  // the order of images in tar files
-}
-
 class Reader {
  public:
   // File names are resolved relative to `folder`; if it is empty, they are left unchanged.
@@ -83,21 +76,19 @@ class Reader {
 
   void read(const toml::table& values, const std::string& path, const Table& table) const {
     for (const auto& [key, value] : in_file_order(values)) {
-      const std::string written = path.empty() ? std::string(key->str()) : fmt::format("{}.{}", path, key->str());
-      const std::string dotted = current_name(written);
-      const std::string name =
-          dotted == written ? std::string(key->str()) : dotted.substr(dotted.rfind('.') + 1);  // a key may have dots
+      const std::string name(key->str());
+      const std::string dotted = path.empty() ? name : fmt::format("{}.{}", path, name);
       const std::string place = fmt::format("{}:{}", origin_, key->source().begin.line);
       const Table* const inner = table.find_table(name);
       if (const Field* const field = table.find(name)) {
-        assign(*field, *value, place + ": ", written);
+        assign(*field, *value, place + ": ", dotted);
         make_absolute(*field, folder_);
         given_[dotted] = place;
       } else if (inner != nullptr && value->is_table()) {
         read(*value->as_table(), dotted, *inner);
       } else if (inner != nullptr) {
         user_error("{}: {}: must be a table [{}], got {}", place, dotted, dotted, shown(*value));
-      } else if (!is_gone(dotted, *value)) {
+      } else {
         refuse_unknown(place, path, name, value->is_table());
       }
     }
@@ -280,15 +271,14 @@ std::size_t value_end(std::string_view text, std::size_t at) {
 std::string set_key(Config& config, std::string_view assignment, std::string_view origin) {
   const std::string place = fmt::format("{}: ", origin);
   const std::size_t equals = assignment.find('=');
-  const std::string written(trimmed(assignment.substr(0, equals), kBlanks));
-  if (equals == std::string_view::npos || written.empty()) {
+  const std::string key(trimmed(assignment.substr(0, equals), kBlanks));
+  if (equals == std::string_view::npos || key.empty()) {
     user_error("{}\"{}\": must be key=value, as in train.steps=500", place, assignment);
   }
   const std::string_view text = trimmed(assignment.substr(equals + 1), kBlanks);
   if (!is_utf8(text)) {
-    user_error("{}{}: the value is not valid UTF-8", place, written);
+    user_error("{}{}: the value is not valid UTF-8", place, key);
   }
-  std::string key = detail::current_name(written);
   if (key.starts_with(kLayers)) {
     set_layer_key(config.model.layers, key, text, place);
     return key;
@@ -297,7 +287,7 @@ std::string set_key(Config& config, std::string_view assignment, std::string_vie
   describe(fields, config);
   const Field& field = find_field(fields.root(), key, place);
   const toml::table value = value_of(text, std::holds_alternative<std::string*>(field.slot));
-  detail::assign(field, *value.get("value"), place, written);
+  detail::assign(field, *value.get("value"), place, key);
   GivenKeys given = config.given;
   given[key] = origin;
   detail::resolve_model(config.model, given);

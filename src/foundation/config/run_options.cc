@@ -308,10 +308,6 @@ void describe(Fields& fields, TrainOptions& o) {
              "teacher_weight");
   fields.add("teacher_temperature", o.teacher_temperature, above(0),
              "teacher: divides the logits of both models in the divergence, which is multiplied by its square");
-  fields.add(
-      "teacher_top_k", o.teacher_top_k, between(0, 1 << 20),
-      "teacher: learn only its likeliest tokens, the others as one class, and store its predictions in the cache "
-      "folder, 8 bytes a token, for batches that are read again; 0: all tokens, computed at every step");
 }
 
 void describe(Fields& fields, DecodingOptions& o) {

@@ -53,7 +53,6 @@ config::Config source_config(const StudyRequest& request) {
   }
   config.train.teacher_weight = none.teacher_weight;
   config.train.teacher_temperature = none.teacher_temperature;
-  config.train.teacher_top_k = none.teacher_top_k;
   return config;
 }
 

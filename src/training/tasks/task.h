@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -50,8 +49,6 @@ class TrainingData {
   virtual models::Batch next() = 0;  // on the CPU
   virtual data::DataPosition position() const { return order_->position(); }
   virtual void seek(data::DataPosition position) { order_->seek(position); }  // throws UserError if out of range
-  // Number of batches before they repeat; the maximum value if they do not repeat.
-  virtual std::int64_t distinct_batches() const { return std::numeric_limits<std::int64_t>::max(); }
   // A description that identifies this data, such as "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
   const std::string& identity() const { return identity_; }
   // Marks the rows of each batch that this rank uses. From the next batch on, the other rows may be left as zeros to

@@ -240,7 +240,7 @@ TEST_F(PairFileTest, DamageIsDetectedAndRepaired) {
 
 TEST_F(PairFileTest, InconsistentFilesAreRefused) {
   const auto lie = [&](std::vector<std::int64_t> ends, std::vector<std::int32_t> tokens,
-                       const std::string& sources = "") {
+                       const std::string& sources = "10") {
     SafetensorsWriter writer;
     writer.add("tokens", DType::i32, {std::ssize(tokens)}, std::as_bytes(std::span(tokens)));
     writer.add("ends", DType::i64, {std::ssize(ends)}, std::as_bytes(std::span(ends)));
@@ -248,11 +248,9 @@ TEST_F(PairFileTest, InconsistentFilesAreRefused) {
                                                                        {"tokenizer_name", "t"},
                                                                        {"hash", "h"},
                                                                        {"remarks", ""},
-                                                                       {"vocabulary_size", "10"}}) {
+                                                                       {"vocabulary_size", "10"},
+                                                                       {"source_vocabulary_size", sources}}) {
       writer.set_metadata(key, value);
-    }
-    if (!sources.empty()) {
-      writer.set_metadata("source_vocabulary_size", sources);
     }
     writer.write(at("lie.pairs"));
     return at("lie.pairs");

@@ -117,14 +117,12 @@ TEST_F(TokenizerTest, TwoCanBeCombined) {
   EXPECT_EQ(two->for_sources().encode("cab"), (Ids{2, 0, 1}));
   EXPECT_NE(two->name(), targets->name());
   EXPECT_NE(two->name(), two_tokenizers(restore_tokenizer(TokenizerKind::bytes, "ab", "s"), targets)->name());
-  EXPECT_FALSE(encodes_by_line(*two));
   EXPECT_EQ(to_tokenizer_json(*two_tokenizers(targets, sources)), "") << "no such file holds two";
   expect_saved(*two);
   save_tokenizer(*two, at("two.tokenizer"));
   const auto again = load_tokenizer(at("two.tokenizer"));
   EXPECT_EQ(again->for_sources().name(), sources->name());
   EXPECT_EQ(again->for_targets().name(), targets->name());
-  EXPECT_EQ(load_tokenizer_by_line(at("two.tokenizer"))->name(), two->name());
   EXPECT_HAS(user_error_of([&] { two_tokenizers(two, targets); }), "holds two tokenizers");
   EXPECT_HAS(user_error_of([&] { require_source_vocabulary(*two, 0, "x"); }),
              "x: tokenizer " + two->name() + " has 3 ids for sources alone, but model.source_vocabulary_size is 0");
@@ -168,27 +166,6 @@ TEST_F(TokenizerTest, RestoresOnlyWhatATokenizerCouldHaveWritten) {
   refused(TokenizerKind::bytes, std::string(256, '\xff'));
   EXPECT_HAS(refused(TokenizerKind::sentencepiece, ""), "x.tokens: not a SentencePiece model");
   refused(TokenizerKind::sentencepiece, "hello");
-}
-
-TEST_F(TokenizerTest, VocabulariesAreWordsInTheirOrder) {
-  const auto tokenizer =
-      load_tokenizer(write("vocabulary.txt", "the 120\n<eos> 90\ncat\t7\n\n<unk>\n\u00e9t\u00e9\r\n42 1"));
-  EXPECT_EQ(tokenizer->kind(), TokenizerKind::words);
-  EXPECT_EQ(tokenizer->serialised(), "<unk>\n<eos>\nthe\ncat\n\u00e9t\u00e9\n42\n");
-  EXPECT_EQ(tokenizer->encode("the \u00e9t\u00e9 dog\n42"), (Ids{2, 4, 0, 1, 5}));
-  save_tokenizer(*tokenizer, at("saved"));
-  EXPECT_EQ(load_tokenizer(at("saved"))->name(), tokenizer->name());
-  EXPECT_EQ(load_tokenizer(write("marked.TXT", "\xef\xbb\xbfthe\ncat"))->serialised(), "<unk>\n<eos>\nthe\ncat\n");
-
-  const auto refused = [&](const std::string& lines) {
-    return user_error_of([&] { load_tokenizer(write("v.txt", lines)); });
-  };
-  EXPECT_HAS(refused("a\nb c\n"), "v.txt: line 2: must be a word");
-  EXPECT_HAS(refused("a 1 2\n"), "v.txt: line 1: must be a word");
-  EXPECT_HAS(refused("a\n\xff\n"), "v.txt: line 2: must be a word");
-  EXPECT_HAS(refused("a\n\nb\na 3\n"), "v.txt: line 4: duplicate word \"a\", first on line 1");
-  EXPECT_HAS(refused("<unk>\n<unk>\n"), "v.txt: line 2: duplicate word \"<unk>\", first on line 1");
-  EXPECT_HAS(refused(" \n<unk>\n"), "v.txt: holds no words");
 }
 
 TEST_F(TokenizerTest, OtherFilesAreRefusedByName) {

@@ -41,8 +41,6 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
     EXPECT_GT(run.headline(), 1.0);
     EXPECT_GT(run.result().peak_memory_bytes, 0);
     EXPECT_GT(run.result().cpu_seconds, 0.0);
-    EXPECT_EQ(run.result().epochs,
-              6.0 / static_cast<double>(run.task().open(run.config, r.cache).training->distinct_batches()));
     EXPECT_GE(run.result().epochs, 2.0);
     EXPECT_NEAR(run.result().core_share, run.result().cpu_seconds / run.result().seconds / at::get_num_threads(), 1e-9);
     EXPECT_GT(run.attention_macs, 0);

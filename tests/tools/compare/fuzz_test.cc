@@ -55,7 +55,8 @@ class AnalysisFuzz : public ::testing::Test {
       "[tokenizer]\nkind = \"bytes\"\n[train]\nsteps = 4\n";
   static constexpr const char* kResult =
       R"({"steps":4,"train_loss":5.5,"validation_loss":5.4,"validation_perplexity":221.4,"tokens_per_second":1234.5,)"
-      R"("seconds":0.5,"peak_memory_bytes":1000000,"parameters":10000,"parameters_sha256":"00ff","machine":"a CPU",)"
+      R"("seconds":0.5,"cpu_seconds":0.4,"core_share":0.9,"epochs":null,"peak_memory_bytes":1000000,)"
+      R"("parameters":10000,"parameters_sha256":"00ff","machine":"a CPU",)"
       R"("validation":[{"step":2,"seconds":0.25,"loss":5.45,"bits_per_byte":7.9},)"
       R"({"step":4,"seconds":0.5,"loss":5.4,"bits_per_byte":7.8}]})";
   static constexpr const char* kMetrics =

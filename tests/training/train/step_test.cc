@@ -294,5 +294,15 @@ TEST(Step, Bf16ProductsTrainFp32Parameters) {
   EXPECT_LT(half.back(), 0.8 * half.front()) << "one batch is memorised";
 }
 
+TEST(TopPredictions, TheOthersAreOneClass) {
+  const at::Tensor logits = at::tensor({0.0F, 3.0F, 1.0F, 2.0F}).view({1, 1, 4});
+  const TopPredictions top = top_predictions(logits, 2, 0.5);
+  const at::Tensor p = (logits / 0.5).softmax(-1).flatten();
+  EXPECT_EQ(top.index.flatten()[0].item<int>(), 1);
+  EXPECT_EQ(top.index.flatten()[1].item<int>(), 3);
+  const at::Tensor expected = at::stack({p[1], p[3], p[0] + p[2]}).log();
+  EXPECT_LT((top.log_probability.flatten() - expected).abs().max().item<double>(), 1e-6);
+}
+
 }  // namespace step_test
 }  // namespace headroom::train

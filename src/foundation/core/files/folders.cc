@@ -33,17 +33,6 @@ std::error_code walk_folder(const fs::path& folder, const std::function<bool(con
   return error;
 }
 
-double folder_bytes(const fs::path& folder) {
-  double bytes = 0.0;
-  walk_folder(folder, [&](const fs::directory_entry& entry) {
-    std::error_code unknown;
-    const std::uintmax_t size = entry.file_size(unknown);  // fails for a folder
-    bytes += unknown ? 0.0 : static_cast<double>(size);
-    return true;
-  });
-  return bytes;
-}
-
 fs::path latest_file(const fs::path& folder) {
   try {
     constexpr std::size_t kLongest = 4096;

@@ -13,9 +13,6 @@ std::error_code walk_folder(const std::filesystem::path& folder,
                             const std::function<bool(const std::filesystem::directory_entry&)>& visit,
                             std::filesystem::directory_options options = {});
 
-// Returns the size of all files in a folder, which need not exist. Other processes may add and remove files meanwhile.
-double folder_bytes(const std::filesystem::path& folder);
-
 // Returns the file in `folder` that the text file `latest` there names; empty if there is no readable `latest`.
 std::filesystem::path latest_file(const std::filesystem::path& folder);
 

@@ -294,9 +294,9 @@ namespace {
 
 // What a run's teacher must fit.
 std::string teacher_keys(const config::Config& config, const tokenizers::Tokenizer* tokenizer) {
-  return fmt::format("{} {} {} {} {} {} {}", config.train.teacher, config.train.teacher_sha256,
-                     config.train.teacher_top_k, config::name_of(config.model.kind), config.model.vocabulary_size,
-                     config.model.context_length, tokenizer == nullptr ? "" : tokenizer->name());
+  return fmt::format("{} {} {} {} {} {}", config.train.teacher, config.train.teacher_sha256,
+                     config::name_of(config.model.kind), config.model.vocabulary_size, config.model.context_length,
+                     tokenizer == nullptr ? "" : tokenizer->name());
 }
 
 }  // namespace

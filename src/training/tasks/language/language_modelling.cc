@@ -52,19 +52,14 @@ std::unique_ptr<data::TokenBatches> batches_of(TokenFiles files, const config::C
 
 class TextTraining : public TrainingData {
  public:
-  TextTraining(const TokenFiles& files, const config::Config& config)
-      : batches_(batches_of(files, config)), repeats_(config.data.batching == config::Batching::streams) {
+  TextTraining(const TokenFiles& files, const config::Config& config) : batches_(batches_of(files, config)) {
     set(identity_of(files, config.data.mixture), batches_.get());
   }
 
   models::Batch next() override { return to_batch(batches_->next()); }
-  std::int64_t distinct_batches() const override {
-    return repeats_ ? batches_->per_epoch() : TrainingData::distinct_batches();
-  }
 
  private:
   std::unique_ptr<data::TokenBatches> batches_;
-  bool repeats_;
 };
 
 class TextEvaluation : public EvaluationData {

@@ -9,14 +9,11 @@
 #include "foundation/core/machine/interrupts.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
-#include "headroom/store/open_model.h"
-#include "training/cost/cost.h"
 
 namespace headroom::train {
 namespace {
@@ -24,43 +21,6 @@ namespace {
 // The first steps of a process are excluded from its speed, because caches and allocators are cold.
 constexpr std::int64_t kWarmingSteps = 3;
 constexpr std::int64_t kSampleTokens = 60;
-
-std::unique_ptr<models::Model> model_of(const RunParts& parts) {
-  const config::Config& config = parts.config;
-  if (parts.sharded) {
-    return make_sharded_model(config, parts.sharded);
-  }
-  const at::Device device = models::resolve(config.train.device);
-  if (parts.initial != nullptr) {
-    return build_initial_model(*parts.initial, config.model, device);
-  }
-  return parts.resumed != nullptr ? store::build_trainable(parts.resumed->checkpoint, device)
-                                  : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
-                                                       at::TensorOptions(at::kFloat).device(device));
-}
-
-// Logs the teacher's requirements. Throws UserError if the memory cannot hold the teacher in addition to a step.
-void describe(const Teacher& teacher, const config::Config& config) {
-  const config::TrainOptions& train = config.train;
-  const double needed = teacher.memory(train.batch_size / train.accumulate, config.model.context_length);
-  const double step = static_cast<double>(cost::step_memory(config).total);
-  const auto available = static_cast<double>(memory_limit_bytes());
-  log_info("train.teacher: {}, {} parameters; {} of memory with its logits of a micro-batch", train.teacher,
-           format_count(static_cast<double>(teacher.parameters())), format_bytes(needed));
-  if (models::resolve(train.device).is_cpu() && available > 0.0 && step + needed > available) {
-    user_error(
-        "train.teacher: needs {} of memory beside the {} of a step, but only {} are available; try a larger "
-        "train.accumulate",
-        format_bytes(needed), format_bytes(step), format_bytes(available));
-  }
-}
-
-// Returns the bytes that the cache of a teacher's predictions leaves free on its file system, possibly the run's: two
-// checkpoints with AdamW's moments, and a gibibyte for everything else.
-double bytes_kept_free(const models::Model& model) {
-  constexpr double kOther = 1 << 30, kStates = 3.0, kCheckpoints = 2.0;
-  return kOther + kCheckpoints * kStates * sizeof(float) * static_cast<double>(model.parameters().count());
-}
 
 // Finds activations whose squares overflow. A norm then divides by infinity and returns 0, so the loss stays finite and
 // equals the loss of a model that ignores its input.
@@ -78,16 +38,6 @@ class OverflowFinder : public nn::Observer {
  private:
   std::string place_;
 };
-
-// Returns, by row of a batch, whether the row is in these ranges.
-std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector<MicroBatchRange>& ranges) {
-  const std::int64_t rows = options.batch_size / options.accumulate;  // of a micro-batch
-  std::vector<bool> in(static_cast<std::size_t>(options.batch_size), false);
-  for (const MicroBatchRange& range : ranges) {
-    std::fill(in.begin() + range.first * rows, in.begin() + range.end * rows, true);
-  }
-  return in;
-}
 
 // Returns the model's continuation, always drawn with the same seed. Throws UserError for an unusable prompt.
 std::string sample_text(const models::Model& model, const tokenizers::Tokenizer& tokenizer, const std::string& prompt,
@@ -107,8 +57,8 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
       data_(std::move(parts.data)),
       group_(group),
       sharded_(parts.sharded),
-      model_(model_of(parts)),
-      teacher_(open_teacher(config_, data_.tokenizer.get(), model_->device(), parts.cache)),
+      model_(sharded_ ? make_sharded_model(config_, sharded_) : build_run_model(config_, parts.resumed, parts.initial)),
+      teacher_(open_teacher(config_, data_.tokenizer.get(), model_->device())),
       state_(parts.resumed != nullptr
                  ? from_checkpoint(parts.resumed->checkpoint, *model_, parts.resumed->file.string(), group_)
                  : initial_state(model_->parameters(), config_.train.optimizer, group_)),
@@ -123,11 +73,7 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
   }
   if (teacher_) {
     config_.train.teacher_sha256 = teacher_->parameters_sha256();
-    describe(*teacher_, config_);
-    const std::int64_t batches = std::min(config_.train.steps - state_.step, data_.training->distinct_batches());
-    teacher_->open_cache(context_,
-                         static_cast<double>(batches * config_.train.batch_size * config_.model.context_length),
-                         bytes_kept_free(*model_));
+    require_memory(*teacher_, config_);
   }
   data_.training->seek(state_.position);
   const std::vector<MicroBatchRange> ranges = ranges_of(config_.train, group_.rank(), group_.size());

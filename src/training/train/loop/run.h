@@ -25,10 +25,10 @@ struct RunParts {
   config::Config config;  // with all keys resolved that depend on the machine or on earlier processes
   tasks::TaskData data;
   History history = {};
-  std::int64_t predictions = 0;                // Validations::predictions
-  std::vector<double> recorded_losses = {};    // TrainRequest::recorded_losses
-  std::filesystem::path cache = {}, out = {};  // TrainRequest::cache, out
-  ShardedCall sharded = {};                    // TrainRequest::sharded
+  std::int64_t predictions = 0;              // Validations::predictions
+  std::vector<double> recorded_losses = {};  // TrainRequest::recorded_losses
+  std::filesystem::path out = {};            // TrainRequest::out
+  ShardedCall sharded = {};                  // TrainRequest::sharded
   // The run continues from `resumed`, or starts from `initial`, or from random parameters. Used by the constructor
   // only.
   const ResumePoint* resumed = nullptr;

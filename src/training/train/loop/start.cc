@@ -9,6 +9,7 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/models/compute.h"
 #include "headroom/store/open_model.h"
 #include "training/train/step/state.h"
 #include "training/train/step/step.h"
@@ -41,8 +42,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFixed[] = {"train.batch_size",     "train.batch_tokens",   "train.seed",
                                        "train.optimizer",      "data.batching",        "data.order",
                                        "train.start_from",     "train.start_sha256",   "train.teacher",
-                                       "train.teacher_sha256", "train.teacher_weight", "train.teacher_temperature",
-                                       "train.teacher_top_k"};
+                                       "train.teacher_sha256", "train.teacher_weight", "train.teacher_temperature"};
 
 }  // namespace
 
@@ -102,12 +102,6 @@ config::Config as_resumed(config::Config config, const config::Config& past_conf
   }
   if (options.teacher_sha256.empty()) {
     options.teacher_sha256 = past.teacher_sha256;
-  }
-  if (!config.given.contains("data.order")) {
-    config.data.order = past_config.data.order;
-  }
-  if (!config.given.contains("tokenizer.keep_whitespace")) {
-    config.tokenizer.keep_whitespace = past_config.tokenizer.keep_whitespace;
   }
   return config;
 }
@@ -325,12 +319,18 @@ tasks::TaskData open_data_with(const tasks::Task& task, config::Config config, c
   }
 }
 
-std::unique_ptr<models::Model> build_initial_model(const InitialParameters& initial,
-                                                   const config::ModelOptions& options, at::Device device) {
-  store::Checkpoint checkpoint{
-      .config = {}, .step = 0, .tokenizer = {}, .tensors = initial.checkpoint.tensors, .metadata = {}};
-  checkpoint.config.model = options;
-  return store::build_trainable(checkpoint, device);
+std::unique_ptr<models::Model> build_run_model(const config::Config& config, const ResumePoint* resumed,
+                                               const InitialParameters* initial) {
+  const at::Device device = models::resolve(config.train.device);
+  if (initial != nullptr) {
+    store::Checkpoint checkpoint{
+        .config = {}, .step = 0, .tokenizer = {}, .tensors = initial->checkpoint.tensors, .metadata = {}};
+    checkpoint.config.model = config.model;
+    return store::build_trainable(checkpoint, device);
+  }
+  return resumed != nullptr ? store::build_trainable(resumed->checkpoint, device)
+                            : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
+                                                 at::TensorOptions(at::kFloat).device(device));
 }
 
 }  // namespace headroom::train

@@ -38,8 +38,7 @@ std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel:
 
 // Returns the config of a run that continues one with the config `past`. Values that the earlier run determined are
 // kept: resolved "auto" values, the steps that train.seconds allowed, the accumulators that its ranks needed, the
-// teacher's hash, and data.order and tokenizer.keep_whitespace unless they are given, because earlier versions had
-// other defaults. Validation and checkpoint intervals are kept only for the same number of steps.
+// teacher's hash. Validation and checkpoint intervals are kept only for the same number of steps.
 config::Config as_resumed(config::Config config, const config::Config& past);
 
 // Throws UserError naming the first key that differs but must not: any key of `model`, a key on which the saved state
@@ -77,9 +76,10 @@ config::Config with_resumed_parameters(config::Config config, const ResumePoint&
 tasks::TaskData open_data_with(const tasks::Task& task, config::Config config, const std::filesystem::path& file,
                                const std::filesystem::path& cache);
 
-// Builds a trainable model with these options and the checkpoint's parameters.
-std::unique_ptr<models::Model> build_initial_model(const InitialParameters& initial,
-                                                   const config::ModelOptions& options, at::Device device);
+// Builds the model of a run that starts from `initial`, continues `resumed`, or, if both are null, starts from random
+// parameters.
+std::unique_ptr<models::Model> build_run_model(const config::Config& config, const ResumePoint* resumed,
+                                               const InitialParameters* initial);
 
 // Settings of a run that are probably mistakes (warnings.cc).
 

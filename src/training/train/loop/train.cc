@@ -67,8 +67,6 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
       config.model.vocabulary_size = resumed->checkpoint.config.model.vocabulary_size;
     }
     check_resumable(*resumed, config);
-    const tokenizers::Tokenizer* tokenizer = resumed->checkpoint.tokenizer.get();
-    config.tokenizer.by_line = tokenizer != nullptr && tokenizers::encodes_by_line(*tokenizer);
   }
   return config;
 }
@@ -349,7 +347,6 @@ TrainResult train(const TrainRequest& request) {
            .history = history_of(request.out, resumed, task.figures()),
            .predictions = predictions,
            .recorded_losses = request.recorded_losses,
-           .cache = request.cache,
            .out = request.out,
            .sharded = request.sharded,
            .resumed = resumed ? &*resumed : nullptr,

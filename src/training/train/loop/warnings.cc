@@ -35,8 +35,7 @@ void warn_of_missing_choice(const config::Config& config) {
       }
     }
   };
-  warn("train.teacher",
-       {"train.teacher_sha256", "train.teacher_weight", "train.teacher_temperature", "train.teacher_top_k"});
+  warn("train.teacher", {"train.teacher_sha256", "train.teacher_weight", "train.teacher_temperature"});
   warn("train.start_from", {"train.start_sha256"});
 }
 

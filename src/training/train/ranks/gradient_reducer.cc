@@ -121,6 +121,15 @@ std::vector<MicroBatchRange> ranges_of(const config::TrainOptions& options, int 
   return ranges;
 }
 
+std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector<MicroBatchRange>& ranges) {
+  const std::int64_t rows = options.batch_size / options.accumulate;  // of a micro-batch
+  std::vector<bool> in(static_cast<std::size_t>(options.batch_size), false);
+  for (const MicroBatchRange& range : ranges) {
+    std::fill(in.begin() + range.first * rows, in.begin() + range.end * rows, true);
+  }
+  return in;
+}
+
 std::unique_ptr<GradientReducer> local_reducer(models::Model& model, const config::TrainOptions& options) {
   return std::make_unique<LocalReducer>(model, options);
 }

@@ -128,6 +128,9 @@ std::unique_ptr<GradientReducer> ordered_reducer(models::Model& model, const con
 // is empty on ranks that have no accumulator in the last round.
 std::vector<MicroBatchRange> ranges_of(const config::TrainOptions& options, int rank, int ranks);
 
+// Returns, by row of a batch, whether the row is in these ranges.
+std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector<MicroBatchRange>& ranges);
+
 // Runs the forward passes of a rank's own micro-batches in order, and collects their reports and memories.
 class OwnPasses {
  public:
