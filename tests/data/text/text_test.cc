@@ -380,7 +380,7 @@ TEST_F(TextTest, NamesTheLineOfBadJson) {
              "list.json:1: expected one JSON object a line, got the beginning of an array");
   EXPECT_HAS(bad("{\"body\": \"a\"}"), "bad.jsonl:3: has no field \"text\" (data.json_field)");
   EXPECT_HAS(bad("{\"text\": 3}"), "bad.jsonl:3: field \"text\" (data.json_field) must be a string, got number");
-  EXPECT_HAS(bad("{\"text\": \"\xff\"}"), "is not valid UTF-8 from byte");
+  EXPECT_HAS(bad("{\"text\": \"\xff\"}"), "bad.jsonl:3: not valid JSON at byte 11");
   EXPECT_HAS(refusal(write("none.jsonl", "\n\n{\"text\": \"\"}\n")), "none.jsonl: holds no text");
 }
 
