@@ -10,9 +10,11 @@ namespace {
 class Reverse {
  public:
   explicit Reverse(const Program& score) : score_(score) {
-    for (Node node : score.nodes) {  // a program of a builder keeps its numbers
-      own_.push_back(add(node.op, node.a < 0 ? -1 : own(node.a), node.b < 0 ? -1 : own(node.b),
-                         node.c < 0 ? -1 : own(node.c), node));
+    for (Node node : score.nodes) {
+      for (int* operand : {&node.a, &node.b, &node.c}) {
+        *operand = *operand < 0 ? -1 : own(*operand);
+      }
+      own_.push_back(out_.add(node));
     }
     by_.assign(score.nodes.size(), -1);
   }
@@ -50,13 +52,6 @@ class Reverse {
 
  private:
   int own(int id) const { return own_[static_cast<std::size_t>(id)]; }
-  int add(Op op, int a, int b, int c, Node node) {
-    node.op = op;
-    node.a = a;
-    node.b = b;
-    node.c = c;
-    return out_.add(node);
-  }
   int mul(int a, int b) { return out_.add(Op::mul, a, b); }
   void to(int operand, int value) {
     int& sum = by_[static_cast<std::size_t>(operand)];
