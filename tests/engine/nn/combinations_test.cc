@@ -90,23 +90,21 @@ void expect_decoding(const CombinedLayer& layer, const at::Tensor& all, const at
   EXPECT_LE(relative_error(stepped.narrow(1, stepped.size(1) - t, t), whole), 1e-10) << name << ": decoding";
 }
 
-// Padding and later tokens must not change the result.
+// Padding and later tokens must not change the result. One batch holds both contents of a padded token, another content
+// of the same token without padding, and another last token.
 void expect_blindness(const CombinedLayer& layer, const at::Tensor& all, const at::Tensor& whole,
                       const std::string& name) {
   const std::int64_t s = all.size(1), t = layer.model.context_length;
-  const at::Tensor valid = at::ones({2, s}, at::kBool);
-  valid.select(1, s - t + 1).fill_(false);
-  at::Tensor changed = all.clone();
+  const at::Tensor changed = all.clone(), later = all.clone(), valid = at::ones({8, s}, at::kBool);
   changed.select(1, s - t + 1).normal_();
-  const auto others = [&](const at::Tensor& y) { return at::cat({y.narrow(1, 0, 1), y.narrow(1, 2, t - 2)}, 1); };
-  EXPECT_LE(relative_error(others(layer.run(changed, valid)), others(layer.run(all, valid))), 1e-12)
-      << name << ": padding";
-  EXPECT_GT(relative_error(others(layer.run(changed)), others(whole)), 1e-6) << name << ": without padding";
+  later.select(1, s - 1).normal_();
+  valid.narrow(0, 0, 4).select(1, s - t + 1).fill_(false);
+  const std::vector<at::Tensor> y = layer.run(at::cat({changed, all, changed, later}), valid).chunk(4);
+  const auto others = [&](const at::Tensor& o) { return at::cat({o.narrow(1, 0, 1), o.narrow(1, 2, t - 2)}, 1); };
+  EXPECT_LE(relative_error(others(y[0]), others(y[1])), 1e-12) << name << ": padding";
+  EXPECT_GT(relative_error(others(y[2]), others(whole)), 1e-6) << name << ": without padding";
   if (layer.causal) {
-    at::Tensor later = all.clone();
-    later.select(1, s - 1).normal_();
-    EXPECT_LE(relative_error(layer.run(later).narrow(1, 0, t - 1), whole.narrow(1, 0, t - 1)), 1e-12)
-        << name << ": causality";
+    EXPECT_LE(relative_error(y[3].narrow(1, 0, t - 1), whole.narrow(1, 0, t - 1)), 1e-12) << name << ": causality";
   }
 }
 
