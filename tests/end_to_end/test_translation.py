@@ -17,7 +17,7 @@ SETTINGS = (
     "train.batch_size = 12", "train.batch_tokens = 100", "train.accumulate = 2", "train.label_smoothing = 0.1",
     "train.learning_rate = 3e-3", 'train.schedule = "inverse_sqrt"', "train.warmup_steps = 10", "train.clip_norm = 0.0",
     "train.log_every = 1", "train.evaluate_every = 25", "train.evaluate_tokens = 60", "train.checkpoint_every = 1",
-    "train.keep_checkpoints = 3", "decoding.beam = 2")
+    "train.keep_checkpoints = 3", "decoding.beam_size = 2")
 WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "rot": "red", "blau": "blue", "Haus": "house"}
 
 
