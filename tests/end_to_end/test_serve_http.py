@@ -56,10 +56,12 @@ def test_a_body_beyond_the_limit_is_refused(served):
         assert text(server.complete(prompt="a"))
 
 
-def exchange(server, text):
+def exchange(server, text, shut_down=False):
     """What the server sends for these bytes until it closes the connection."""
     with socket.create_connection((server.host, server.port), timeout=train_runs.PATIENCE) as connection:
         connection.sendall(text.encode())
+        if shut_down:
+            connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
 
@@ -97,12 +99,17 @@ def test_a_stream_for_an_older_client_ends_with_the_connection(server):
     assert events.startswith("data: {") and events.endswith("data: [DONE]\n\n")
 
 
-def test_a_content_type_may_have_capitals_and_parameters(server):
-    fields = {"model": "routed", "prompt": HEAD, "max_tokens": 3, "seed": 3}
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_only_shuts_down_its_sending_side_gets_its_answer(server, stream):
+    fields = {"model": "routed", "prompt": HEAD, "max_tokens": 100, "seed": 3, "stream": stream}
     body = json.dumps(fields)
     answer = exchange(server, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: Application/JSON; charset=utf-8\r\n"
-                              f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}")
-    assert json.loads(answer.rpartition("\r\n\r\n")[2])["choices"] == server.complete(**fields)["choices"]
+                              f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}", shut_down=True)
+    if stream:
+        assert answer.endswith("data: [DONE]\n\n\r\n0\r\n\r\n")
+    else:
+        document = json.loads(answer.rpartition("\r\n\r\n")[2])
+        assert document["choices"] == server.complete(**fields)["choices"]
 
 
 def test_only_the_key_grants_access(served, tmp_path):

@@ -88,6 +88,70 @@ void check_pixels(const std::string& origin, std::int64_t width, std::int64_t he
   }
 }
 
+constexpr int kUpright = 1;
+
+// Returns the orientation, from 1 to 8, in Exif data, which has the format of TIFF files; kUpright if it has none.
+int exif_orientation(std::string_view tiff) {
+  constexpr std::size_t kTag = 0x0112, kShort = 3, kEntrySize = 12;
+  const bool little_endian = tiff.starts_with("II");
+  const auto number = [&](std::size_t at, std::size_t size) {  // bytes beyond the end read as 0
+    std::size_t value = 0;
+    for (std::size_t i = 0; i < size && at + i < tiff.size(); ++i) {
+      const std::size_t byte = static_cast<unsigned char>(tiff[at + i]);
+      value |= byte << 8 * (little_endian ? i : size - 1 - i);
+    }
+    return value;
+  };
+  const std::size_t directory = little_endian || tiff.starts_with("MM") ? number(4, 4) : tiff.size();
+  for (std::size_t entry = 0; entry < number(directory, 2); ++entry) {
+    const std::size_t at = directory + 2 + entry * kEntrySize, value = number(at + 8, 2);
+    if (number(at, 2) == kTag && number(at + 2, 2) == kShort && value >= 1 && value <= 8) {
+      return static_cast<int>(value);
+    }
+  }
+  return kUpright;
+}
+
+// Returns the content of the chunk eXIf of a PNG file; empty if there is none.
+std::string_view exif_of_png(std::string_view bytes) {
+  constexpr std::size_t kSignature = 8, kAround = 12;  // a chunk's length, type and checksum take 12 bytes
+  bytes.remove_prefix(std::min(kSignature, bytes.size()));
+  while (bytes.size() >= kAround) {
+    std::size_t length = 0;
+    for (const char c : bytes.substr(0, 4)) {
+      length = length << 8 | static_cast<unsigned char>(c);
+    }
+    if (bytes.substr(4, 4) == "eXIf") {
+      return bytes.substr(8, length);
+    }
+    bytes.remove_prefix(std::min(length + kAround, bytes.size()));
+  }
+  return {};
+}
+
+// Returns the image with the Exif orientation applied. Orientations above 4 swap rows and columns.
+Image upright(Image image, int orientation) {
+  if (orientation == kUpright) {
+    return image;
+  }
+  const bool swapped = orientation > 4, from_right = orientation == 2 || orientation == 3 || orientation > 6,
+             from_below = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  Image turned = image;
+  if (swapped) {
+    std::swap(turned.width, turned.height);
+  }
+  auto out = turned.pixels.begin();
+  for (std::int64_t y = 0; y < turned.height; ++y) {
+    for (std::int64_t x = 0; x < turned.width; ++x) {
+      const std::int64_t column = swapped ? y : x, row = swapped ? x : y;
+      const std::int64_t from =
+          (from_below ? image.height - 1 - row : row) * image.width + (from_right ? image.width - 1 - column : column);
+      out = std::copy_n(image.pixels.begin() + from * image.channels, image.channels, out);
+    }
+  }
+  return turned;
+}
+
 Image read_png(const std::string& origin, std::string_view bytes) {
   png_image header{};
   header.version = PNG_IMAGE_VERSION;
@@ -105,7 +169,7 @@ Image read_png(const std::string& origin, std::string_view bytes) {
   if (PNG_IMAGE_FAILED(header)) {
     user_error("{}: is a damaged PNG file: {}", origin, header.message);
   }
-  return image;
+  return upright(std::move(image), exif_orientation(exif_of_png(bytes)));
 }
 
 // libjpeg reports fatal errors by longjmp; this struct stores the message.
@@ -152,7 +216,7 @@ class Jpeg {
     if (!rows(image.pixels.data(), static_cast<std::size_t>(image.width * channels))) {
       refuse();
     }
-    return image;
+    return upright(std::move(image), orientation_);
   }
 
  private:
@@ -162,7 +226,14 @@ class Jpeg {
       return false;
     }
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes_.data()), bytes_.size());
+    jpeg_save_markers(&info_, kExifMarker, kLongestMarker);
     jpeg_read_header(&info_, TRUE);
+    for (const jpeg_marker_struct* marker = info_.marker_list; marker != nullptr; marker = marker->next) {
+      const std::string_view content(reinterpret_cast<const char*>(marker->data), marker->data_length);
+      if (content.starts_with(kExif)) {
+        orientation_ = exif_orientation(content.substr(kExif.size()));
+      }
+    }
     info_.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     return true;
   }
@@ -182,8 +253,13 @@ class Jpeg {
     user_error("{}: is a damaged JPEG file or has an unsupported format: {}", origin_, errors_.message.data());
   }
 
+  static constexpr int kExifMarker = JPEG_APP0 + 1;
+  static constexpr unsigned kLongestMarker = 0xffff;
+  static constexpr std::string_view kExif{"Exif\0\0", 6};
+
   const std::string& origin_;
   std::string_view bytes_;
+  int orientation_ = kUpright;
   JpegErrors errors_{};
   jpeg_decompress_struct info_{};
 };

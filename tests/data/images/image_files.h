@@ -106,6 +106,14 @@ inline std::string png_row(std::uint32_t width, char depth, char type, const std
          png_chunk("IDAT", packed) + png_chunk("IEND", "");
 }
 
+// Returns Exif data that only states an orientation.
+inline std::string exif(char orientation, bool little_endian) {
+  const std::string value = little_endian ? std::string{orientation, '\0'} : std::string{'\0', orientation};
+  return (little_endian ? std::string("II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", 18)
+                        : std::string("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01", 18)) +
+         value + std::string(6, '\0');
+}
+
 inline std::string idx_images(std::uint32_t count, std::uint32_t height, std::uint32_t width) {
   std::string bytes = big_endian(0x0803) + big_endian(count) + big_endian(height) + big_endian(width);
   for (std::uint32_t i = 0; i < count * height * width; ++i) {

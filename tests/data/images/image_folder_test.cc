@@ -74,6 +74,37 @@ TEST_F(ImageFolderFiles, PngSamplesAreSrgbAndGreyIsTheirLuma) {
   EXPECT_EQ(decode_image("x", clear, 3).pixels, (Pixels{0, 0, 0, 255, 128, 64}));
 }
 
+TEST_F(ImageFolderFiles, RotatesImagesByTheirExifOrientation) {
+  // For orientations 1 to 8, the order in which pixels 0 to 5 of a 3 x 2 image appear.
+  const std::vector<std::vector<std::uint8_t>> seen = {{0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0},
+                                                       {3, 4, 5, 0, 1, 2}, {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2},
+                                                       {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
+  Image blocks{.width = 3 * 16, .height = 2 * 16, .channels = 3, .pixels = {}};  // 16 x 16 pixels of each shade
+  for (std::int64_t i = 0; i < blocks.width * blocks.height; ++i) {
+    const std::int64_t block = i / blocks.width / 16 * 3 + i % blocks.width / 16;
+    blocks.pixels.insert(blocks.pixels.end(), 3, static_cast<std::uint8_t>(40 * block));
+  }
+  const std::string plain = jpeg(blocks);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    for (const bool little_endian : {false, true}) {
+      const std::string data = std::string("Exif\0\0", 6) + exif(static_cast<char>(i + 1), little_endian),
+                        size = {'\0', static_cast<char>(data.size() + 2)};
+      const Image image = decode_image("x", plain.substr(0, 2) + "\xff\xe1" + size + data + plain.substr(2), 1);
+      ASSERT_EQ(image.width, i < 4 ? 48 : 32) << i + 1;
+      for (std::int64_t block = 0; block < 6; ++block) {
+        const std::int64_t wide = image.width / 16, x = block % wide * 16 + 8, y = block / wide * 16 + 8;
+        EXPECT_NEAR(image.pixels[static_cast<std::size_t>(y * image.width + x)],
+                    40 * seen[i][static_cast<std::size_t>(block)], 3)
+            << i + 1 << ", block " << block;
+      }
+    }
+  }
+  const Image turned = decode_image("x", png_row(2, 8, 2, "abcdef", png_chunk("eXIf", exif(6, true))), 3);
+  EXPECT_EQ(turned.height, 2);
+  EXPECT_EQ(decode_image("x", png_row(2, 8, 2, "abcdef", png_chunk("eXIf", exif(3, true))), 3).pixels,
+            (std::vector<std::uint8_t>{'d', 'e', 'f', 'a', 'b', 'c'}));
+}
+
 TEST_F(ImageFolderFiles, PaddingAroundTheEndOfJpegIsHarmless) {
   const std::string good = jpeg(gradient(24, 24));
   const std::string body = good.substr(0, good.size() - 2), end = good.substr(good.size() - 2);

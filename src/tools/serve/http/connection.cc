@@ -189,6 +189,7 @@ bool Connection::await_request() {
   const std::string head = checked_head(std::string_view(buffer_).substr(0, size));
   buffer_.replace(0, size, head);
   allowance_ = head.size() + kChunkingFactor * limits_.body + kChunkingBytes;
+  http11_ = head.substr(0, head.find('\r')).ends_with(" HTTP/1.1");
   head_left_ = head.size();
   chunk_left_ = 0;
   chunked_ = lower_case(head).find("\ntransfer-encoding:") != std::string::npos;
@@ -231,6 +232,11 @@ bool Connection::begin_chunk() {
   allowance_ += begin.size();                                 // counted in the line that it replaces
   chunk_left_ = begin.size() + (*size == 0 ? 0 : *size + 2);  // with the line end after the data
   return true;
+}
+
+void Connection::begin_answer() {
+  const std::lock_guard lock(answer_mutex_);
+  may_probe_ = http11_;
 }
 
 bool Connection::wait_for(short event, const Patience& patience) const {
@@ -284,6 +290,10 @@ ssize_t Connection::read(char* to, std::size_t size) {
 }
 
 ssize_t Connection::write(const char* from, std::size_t size) {
+  {
+    const std::lock_guard lock(answer_mutex_);
+    may_probe_ = false;
+  }
   const double units = 1.0 + std::floor(static_cast<double>(size) / kWriteUnit);
   const Patience patience{Clock::now(), units * limits_.write_seconds, kCrowdedSeconds};
   std::size_t written = 0;
@@ -302,7 +312,16 @@ ssize_t Connection::write(const char* from, std::size_t size) {
 
 bool Connection::client_gone() const {
   pollfd one{.fd = socket_, .events = POLLRDHUP, .revents = 0};
-  return ::poll(&one, 1, 0) > 0;
+  if (::poll(&one, 1, 0) <= 0) {
+    return false;
+  }
+  const std::lock_guard lock(answer_mutex_);
+  if ((one.revents & POLLRDHUP) != 0 && may_probe_) {
+    constexpr std::string_view kProbe = "HTTP/1.1 100 Continue\r\n\r\n";
+    ::send(socket_, kProbe.data(), kProbe.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    may_probe_ = false;
+  }
+  return (one.revents & (POLLHUP | POLLERR)) != 0;
 }
 
 void Connection::close() {

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,12 +49,15 @@ class Connection final : public httplib::Stream {
   // Waits for a request and reads its head. Returns false if there is none because the client closed the connection or
   // was too slow, or because the server is stopping. Throws ApiError for an invalid head.
   bool await_request();
+  void begin_answer();  // call once the request has been read
   // Closes the connection after the current response, without reading the rest of the request.
   void close_after_answer() { last_ = true; }
   bool closes_after_answer() const { return last_; }
   void close();
 
-  // Thread-safe: whether the client has disconnected, or has shut down its sending side: TCP does not tell these apart.
+  // Thread-safe: whether the client has disconnected. A client that has only shut down its sending side still expects a
+  // response. TCP distinguishes the two by how the client reacts to data, so "100 Continue", which every HTTP/1.1
+  // client skips, is sent as a probe, once, and only before the response begins.
   bool client_gone() const;
 
   bool is_readable() const override;
@@ -89,7 +93,10 @@ class Connection final : public httplib::Stream {
   bool chunked_ = false;                        // whether chunks of this request's body are still to be read
   std::size_t head_left_ = 0, chunk_left_ = 0;  // bytes that httplib has not read of the head and of the current chunk
   Patience reading_{};                          // for the whole request
-  bool last_ = false, broken_ = false;
+  bool last_ = false, broken_ = false, http11_ = false;
+
+  mutable std::mutex answer_mutex_;
+  mutable bool may_probe_ = false;
 };
 
 // Checks the head of a request, from the request line to the empty line, and returns it without the headers Range and

@@ -272,6 +272,7 @@ HttpRequest HttpServer::read_body(const httplib::ContentReader& read) const {
 }
 
 void HttpServer::answer(const httplib::Request& request, httplib::Response& response, HttpRequest call) const {
+  current_connection->begin_answer();
   call.connection = current_connection;
   call.query.insert(request.params.begin(), request.params.end());
   try {
