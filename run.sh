@@ -205,7 +205,8 @@ over_sources() {
 # Runs clang-tidy on the given files. By default on the rooms without torch, as unity files: this takes a fifth of the
 # time, but omits checks of single files.
 lint() {
-  local options=(--quiet -p "$build" --extra-arg=-Wno-unknown-warning-option)
+  local options=(--quiet -p "$build" --extra-arg=-Wno-unknown-warning-option
+    --extra-arg=-Wno-unused-command-line-argument)  # options of GCC
   if (($#)); then
     over_sources "$@" -- -P "$(nproc)" -n 1 clang-tidy "${options[@]}"
     return

@@ -271,7 +271,7 @@ std::size_t value_end(std::string_view text, std::size_t at) {
 std::string set_key(Config& config, std::string_view assignment, std::string_view origin) {
   const std::string place = fmt::format("{}: ", origin);
   const std::size_t equals = assignment.find('=');
-  const std::string key(trimmed(assignment.substr(0, equals), kBlanks));
+  std::string key(trimmed(assignment.substr(0, equals), kBlanks));
   if (equals == std::string_view::npos || key.empty()) {
     user_error("{}\"{}\": must be key=value, as in train.steps=500", place, assignment);
   }
