@@ -48,7 +48,7 @@ TEST_F(PairsTest, BadRowsAreNamedOrCounted) {
   EXPECT_EQ(complaint("a\xff\tb\n"), file + ":1: is not valid UTF-8");
   EXPECT_EQ(complaint(std::string("a\0\tb\n", 5)), file + ":1: must be text, but holds a NUL byte");
   EXPECT_HAS(complaint(""), "holds no sentence pairs");
-  EXPECT_HAS(complaint(good + std::string(2 << 20, 'x') + "\tb\n"), ":2: longer than 1024 KiB");
+  EXPECT_HAS(complaint(good + std::string(2 << 20, 'x') + "\tb\n"), ":2: is longer than 1 MiB");
 
   config::DataOptions skip;
   skip.skip_bad_rows = true;
