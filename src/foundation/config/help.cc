@@ -100,7 +100,7 @@ std::string help_text(const std::string& name) {
   Config config;
   Fields fields;
   describe(fields, config);
-  const std::string keys = explain("", fields.root(), name);
+  const std::string present = detail::current_name(name), keys = explain("", fields.root(), present);
   if (!name.empty()) {
     if (keys.empty()) {
       const std::string close = suggest_key(name.substr(name.rfind('.') + 1));
@@ -120,8 +120,18 @@ std::string help_text(const std::string& name) {
 namespace detail {
 namespace {
 
+using KeyName = std::pair<std::string_view, std::string_view>;
+
+// Keys in files and checkpoints of earlier versions, with their current names.
+constexpr KeyName kEarlierNames[] = {
+    {"train.parts", "train.gradient_accumulators"}, {"data.most_words", "data.max_words"},
+    {"data.length_ratio", "data.max_length_ratio"}, {"data.validation_share", "data.validation_fraction"},
+    {"data.pixel_deviation", "data.pixel_std"},     {"model.attention.shift_deviation", "model.attention.shift_std"},
+    {"decoding.beam", "decoding.beam_size"},
+};
+
 // Keys of other tools, separated by spaces, that are too different from ours to be suggested by similarity.
-constexpr std::pair<std::string_view, std::string_view> kNamesElsewhere[] = {
+constexpr KeyName kNamesElsewhere[] = {
     {"model.n_layers", "n_layer num_layers num_hidden_layers depth"},
     {"model.d_model", "n_embd n_embed embed_dim hidden_size dim"},
     {"model.context_length", "block_size seq_len seq_length max_seq_len n_ctx n_positions max_position_embeddings"},
@@ -151,6 +161,15 @@ constexpr std::pair<std::string_view, std::string_view> kNamesElsewhere[] = {
 };
 
 }  // namespace
+
+std::string current_name(const std::string& dotted) {
+  for (const auto& [earlier, present] : kEarlierNames) {
+    if (earlier == dotted) {
+      return std::string(present);
+    }
+  }
+  return dotted;
+}
 
 std::string nearest_key(const Table& all, const std::string& table, std::string_view wrong) {
   std::vector<std::string> known;  // dotted names of all keys and tables

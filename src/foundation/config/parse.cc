@@ -68,6 +68,14 @@ std::string complaint(std::string_view description) {
   return printable(description, 300) + (unquoted ? "; strings need quotes" : "");
 }
 
+// Returns whether this is a key of earlier versions that is ignored, because run folders state every key: with its
+// default, or with any value if it does not change what a trained model computes.
+bool is_gone(std::string_view dotted, const toml::node& value) {
+  return (dotted == "train.shard" && value.value<std::string_view>() == "none") ||
+         dotted == "data.shuffle_buffer" ||  // the order of images in tar files
+         dotted == "train.teacher_top_k";    // a teacher's likeliest tokens
+}
+
 class Reader {
  public:
   // File names are resolved relative to `folder`; if it is empty, they are left unchanged.
@@ -76,19 +84,21 @@ class Reader {
 
   void read(const toml::table& values, const std::string& path, const Table& table) const {
     for (const auto& [key, value] : in_file_order(values)) {
-      const std::string name(key->str());
-      const std::string dotted = path.empty() ? name : fmt::format("{}.{}", path, name);
+      const std::string written = path.empty() ? std::string(key->str()) : fmt::format("{}.{}", path, key->str());
+      const std::string dotted = current_name(written);
+      const std::string name =
+          dotted == written ? std::string(key->str()) : dotted.substr(dotted.rfind('.') + 1);  // a key may have dots
       const std::string place = fmt::format("{}:{}", origin_, key->source().begin.line);
       const Table* const inner = table.find_table(name);
       if (const Field* const field = table.find(name)) {
-        assign(*field, *value, place + ": ", dotted);
+        assign(*field, *value, place + ": ", written);
         make_absolute(*field, folder_);
         given_[dotted] = place;
       } else if (inner != nullptr && value->is_table()) {
         read(*value->as_table(), dotted, *inner);
       } else if (inner != nullptr) {
         user_error("{}: {}: must be a table [{}], got {}", place, dotted, dotted, shown(*value));
-      } else {
+      } else if (!is_gone(dotted, *value)) {
         refuse_unknown(place, path, name, value->is_table());
       }
     }
@@ -271,14 +281,15 @@ std::size_t value_end(std::string_view text, std::size_t at) {
 std::string set_key(Config& config, std::string_view assignment, std::string_view origin) {
   const std::string place = fmt::format("{}: ", origin);
   const std::size_t equals = assignment.find('=');
-  std::string key(trimmed(assignment.substr(0, equals), kBlanks));
-  if (equals == std::string_view::npos || key.empty()) {
+  const std::string written(trimmed(assignment.substr(0, equals), kBlanks));
+  if (equals == std::string_view::npos || written.empty()) {
     user_error("{}\"{}\": must be key=value, as in train.steps=500", place, assignment);
   }
   const std::string_view text = trimmed(assignment.substr(equals + 1), kBlanks);
   if (!is_utf8(text)) {
-    user_error("{}{}: the value is not valid UTF-8", place, key);
+    user_error("{}{}: the value is not valid UTF-8", place, written);
   }
+  std::string key = detail::current_name(written);
   if (key.starts_with(kLayers)) {
     set_layer_key(config.model.layers, key, text, place);
     return key;
@@ -287,7 +298,7 @@ std::string set_key(Config& config, std::string_view assignment, std::string_vie
   describe(fields, config);
   const Field& field = find_field(fields.root(), key, place);
   const toml::table value = value_of(text, std::holds_alternative<std::string*>(field.slot));
-  detail::assign(field, *value.get("value"), place, key);
+  detail::assign(field, *value.get("value"), place, written);
   GivenKeys given = config.given;
   given[key] = origin;
   detail::resolve_model(config.model, given);

@@ -39,6 +39,9 @@ void read_onto(Config& config, const toml::table& values, std::string_view origi
 // Makes the file names of a field absolute, relative to `folder`. Does nothing for other fields.
 void make_absolute(const Field& field, const std::filesystem::path& folder);
 
+// Returns the current name of a key that earlier versions called `dotted`. Any other name is returned unchanged.
+std::string current_name(const std::string& dotted);
+
 // Returns the dotted name to suggest for an unknown key `wrong` in the table `table` ("" at the top level). In order of
 // preference, this is the same key in another table, the key that other tools call `wrong` ("lr"), a similar key in the
 // table, or a similar key elsewhere. Returns "" if there is none.

@@ -57,6 +57,19 @@ TEST(SetKey, AnIntegerThatARunMayChoose) {
   EXPECT_EQ(parse_config(to_toml(again), "again").train.checkpoint_every, kAutomatic);
 }
 
+// Earlier configs, checkpoints and scripts contain these names.
+TEST(SetKey, AcceptsEarlierNames) {
+  EXPECT_EQ(with("train.parts=2").train.gradient_accumulators, 2);
+  EXPECT_EQ(with("data.most_words=9").data.max_words, 9);
+  EXPECT_EQ(with("data.length_ratio=1.5").data.max_length_ratio, 1.5);
+  EXPECT_EQ(with("data.validation_share=0.25").data.validation_fraction, 0.25);
+  EXPECT_EQ(with("data.pixel_deviation=[0.5]").data.pixel_std, std::vector<double>{0.5});
+  EXPECT_EQ(with("model.attention.shift_deviation=0.5").model.attention.of<MixtureOptions>().shift_std, 0.5);
+  EXPECT_EQ(with("decoding.beam=7").decoding.beam_size, 7);
+  EXPECT_EQ(parse_config("[decoding]\nbeam = 7\n", "x").decoding.beam_size, 7);
+  EXPECT_EQ(subject_of(complaint("decoding.beam=0")), "--set: decoding.beam");
+}
+
 TEST(SetKey, RefusesInOneSentence) {
   const std::vector<std::array<std::string, 3>> cases = {
       {"train.steps", "\"train.steps\"", ""},

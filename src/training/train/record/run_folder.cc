@@ -47,8 +47,8 @@ constexpr const char* kTestFile = "test.json";       // holds a TestResult
 constexpr const char* kPredictions = "predictions";  // set if a validation read part of the data
 constexpr const char* kBestStep = "best_step";
 
-// 0: unknown.
-constexpr std::pair<const char*, double TrainResult::*> kMeasurements[] = {
+// Measurements that results of earlier versions lack. 0: unknown.
+constexpr std::pair<const char*, double TrainResult::*> kSinceFirst[] = {
     {"cpu_seconds", &TrainResult::cpu_seconds},
     {"core_share", &TrainResult::core_share},
     {"epochs", &TrainResult::epochs},
@@ -60,8 +60,8 @@ TrainResult result_from(const Json& json, const tasks::Task& task) {
   r.train_loss = number(json.at("train_loss"));
   r.tokens_per_second = measured(json.at("tokens_per_second"));
   r.seconds = measured(json.at("seconds"));
-  for (const auto& [key, value] : kMeasurements) {
-    r.*value = measured(json.at(key));
+  for (const auto& [key, value] : kSinceFirst) {
+    r.*value = json.contains(key) ? measured(json.at(key)) : 0.0;
   }
   r.peak_memory_bytes = count(json.at("peak_memory_bytes"));
   r.parameters = count(json.at("parameters"));
@@ -210,7 +210,7 @@ Json to_json(const TrainResult& r, const tasks::Task& task) {
   tasks::add_metrics(r.figures(), task.figures(), json);
   json["tokens_per_second"] = known(r.tokens_per_second > 0.0, r.tokens_per_second);
   json["seconds"] = r.seconds;
-  for (const auto& [key, value] : kMeasurements) {
+  for (const auto& [key, value] : kSinceFirst) {
     json[key] = known(r.*value > 0.0, r.*value);
   }
   json["peak_memory_bytes"] = known(r.peak_memory_bytes > 0, r.peak_memory_bytes);

@@ -66,16 +66,19 @@ void from_json(const Json& json, const std::string& origin, TrainState& state) {
   all.read("epoch_step", state.position.step);
   all.read("tokens", state.tokens);
   all.read("seconds", state.seconds);
-  all.read("cpu_seconds", state.cpu_seconds);
+  if (json.contains("cpu_seconds")) {  // not in files of earlier versions
+    all.read("cpu_seconds", state.cpu_seconds);
+  }
   all.read("steady_tokens", state.steady_tokens);
   all.read("steady_seconds", state.steady_seconds);
-  std::int64_t threads = 0;
-  all.read("threads", threads);
-  if (threads != at::get_num_threads()) {
-    log_warning(
-        "{}: was trained with {} threads per rank, and continues with {}: sums round differently, so the result will "
-        "not be bit-identical to an uninterrupted run",
-        origin, threads, at::get_num_threads());
+  if (std::int64_t threads = 0; json.contains("threads")) {  // not in files of earlier versions
+    all.read("threads", threads);
+    if (threads != at::get_num_threads()) {
+      log_warning(
+          "{}: was trained with {} threads per rank, and continues with {}: sums round differently, so the result will "
+          "not be bit-identical to an uninterrupted run",
+          origin, threads, at::get_num_threads());
+    }
   }
   const Reader interval{all.at("interval"), origin};
   interval.read("steps", state.interval.steps);
