@@ -200,7 +200,7 @@ TEST_F(HeadsTest, LossesAreLimitedToo) {
   EXPECT_LE(little.chosen.predicted, 0.001);
   EXPECT_LT(much.chosen.shares[0], little.chosen.shares[0] + 1e-9);
   EXPECT_EQ(much.costs, std::vector<std::string>{"macs"});
-  EXPECT_THROW(choose_heads_by_layer(budget("step_time=0.001")), UserError);
+  EXPECT_THROW(choose_heads_by_layer(budget("loss=0.000001,macs=0.001")), UserError);
 }
 
 TEST_F(HeadsTest, StepsAreTimed) {
