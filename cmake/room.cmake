@@ -16,8 +16,8 @@ target_include_directories(headroom_build INTERFACE "${CMAKE_SOURCE_DIR}/src")
 target_link_libraries(headroom_flags INTERFACE $<BUILD_INTERFACE:headroom_build>)
 target_compile_options(headroom_build INTERFACE -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                        -Wno-missing-field-initializers
-                       # GCC 12 reports false overflows in inlined string code. By default, it collects its garbage each time
-                       # it has allocated some 100 MB: a tenth of the time for files that allocate 1.5 GB in all.
+                       # GCC 12 reports false overflows in inlined string code. By default, it collects its garbage after
+                       # every 100 MB or so, which takes a tenth of the time of files that allocate 1.5 GB.
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>--param=ggc-min-heapsize=1500000>
                        $<$<BOOL:${HEADROOM_WERROR}>:-Werror>)
 if(HEADROOM_SANITIZE)

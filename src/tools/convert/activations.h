@@ -20,8 +20,8 @@ namespace headroom::convert {
 
 nn::AttentionPlace place_of(const config::ModelOptions& model, std::int64_t layer);
 
-// Returns make(builder), a part of the model from the model's own parameters. They are appended to `parameters` and get
-// gradients, unless it is null.
+// Returns make(builder), a part that shares the model's own parameters. Unless `parameters` is null, appends them to it
+// and makes them require gradients.
 template <class Make>
 auto part_of(const models::Model& model, std::vector<at::Tensor>* parameters, const Make& make) {
   nn::Parameters own;  // shared handles

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMostError = 0.2;   // relative error of the predicted loss above which it is corrected
+constexpr double kMostError = 0.2;   // relative error above which predicted losses are corrected
 constexpr double kLeastLoss = 1e-3;  // nats that are not worth a correction
 constexpr int kCurvePoints = 40;     // budgets of the page's curve
 
@@ -53,10 +53,11 @@ class Search {
   std::vector<double> limits() const;
   std::optional<RowOfLayer> allocated(const Rows& rows, const std::vector<double>& limits, std::size_t minimise) const;
   RowOfLayer choose(const Rows& rows) const;
-  // The choice by the losses of layers converted alone or, if these do not add up, by in_context().
+  // Returns the choice by the losses of layers converted alone. If their sum is too far from the
+  // measured loss, chooses again by those of in_context().
   RowOfLayer corrected(HeadsResult& result) const;
-  // Returns the rows with corrected losses: those of a layer that `choice` changes are multiplied by the ratio of what
-  // the layer adds to the other layers of `choice`, which add `measured` with it, to what it adds alone.
+  // Returns the rows with corrected losses: those of a layer that `choice` changes are multiplied by what the layer
+  // adds to the other layers of `choice` and divided by what it adds alone. `measured`: what all of them add together.
   Rows in_context(const RowOfLayer& choice, double measured) const;
   // Fits the layers of a choice together. Writes `out` unless it is empty.
   Conversion converted(const RowOfLayer& choice, const fs::path& out) const {

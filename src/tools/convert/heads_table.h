@@ -46,7 +46,8 @@ class HeadsTable {
   // The request for the conversion to a choice, without a file to write.
   ConvertRequest request_for(const RowOfLayer& choice) const;
   config::Config config_of(const ConvertRequest& request) const;
-  // Writes the layers of a choice after their short fits. Layers that share keys are fitted together; this is cached.
+  // Copies the fitted attention of a choice's layers to `target`. Layers that share keys are fitted as a group; the
+  // result is cached.
   void start(const RowOfLayer& choice, const models::Model& target) const;
   // The loss that a choice adds after the short fits.
   double added(const RowOfLayer& choice) const;

@@ -49,8 +49,8 @@ void copy_rest(const models::Model& source, const models::Model& target);
 // gradients.
 nn::Attention attention_of(const models::Model& model, std::int64_t layer, std::vector<at::Tensor>& parameters);
 
-// Like convert(request), with start(target) instead of the conversion of layer after layer. `target` has random
-// attention, and the source's other parameters.
+// Like convert(request), but start(target) converts all layers. It is called with random attention and the source's
+// other parameters in `target`.
 Conversion convert(const ConvertRequest& request, const std::function<void(const models::Model&)>& start);
 
 class LayerConversion {

@@ -112,19 +112,17 @@ double start_of(const std::vector<LearnedValue>& learned, const Node& load) {
   return 0.0;
 }
 
-// The output of a program in which inputs are replaced by their value, if value_of(input) has one.
+// Returns the output of a program after replacing the inputs that value_of() has a value for. If an operation on
+// constants gives NaN, returns this operation with NaN as its constant.
 template <class ValueOf>
 Node computed(const formula::Program& program, const ValueOf& value_of) {
   formula::Builder builder;
   std::vector<int> ids;
-  for (Node node : program.nodes) {
-    for (int* operand : {&node.a, &node.b, &node.c}) {
-      *operand = *operand < 0 ? -1 : ids[static_cast<std::size_t>(*operand)];
-    }
+  for (const Node& node : program.nodes) {
     const std::optional<double> value = value_of(node);
-    ids.push_back(value ? builder.constant(*value) : builder.add(node));
+    ids.push_back(value ? builder.constant(*value) : builder.add(formula::renumbered(node, ids)));
     if (std::isnan(builder.node(ids.back()).constant)) {
-      return {.op = node.op, .constant = builder.node(ids.back()).constant};  // the operation that gave no number
+      return {.op = node.op, .constant = builder.node(ids.back()).constant};
     }
   }
   return builder.node(ids[static_cast<std::size_t>(program.outputs[0])]);
@@ -135,7 +133,7 @@ struct Pair {
   double s, i, j, h;
 };
 
-// The value for the start values of what is learned, or the first operation that gives NaN.
+// Returns the value at a pair, with the start values of what is learned; or the first operation that gives NaN.
 Node try_at(const formula::Program& program, const std::vector<LearnedValue>& learned, const Pair& pair) {
   return computed(program, [&](const Node& node) -> std::optional<double> {
     return formula::is_load(node.op) ? std::optional(start_of(learned, node))
@@ -217,7 +215,7 @@ void check_formula(const Checker& check, const AttentionOptions& a) {
   check_numbers(check, all, a.computed_heads());
 }
 
-// Operations of one operand whose derivative in torch reads their result or their operand.
+// Operations of one operand. Torch's derivatives of the first read their result, those of the second their operand.
 constexpr Op kReadResult[] = {Op::exp, Op::sqrt, Op::tanh, Op::sigmoid, Op::relu};
 constexpr Op kReadOperand[] = {Op::abs, Op::log, Op::log1p, Op::log_sigmoid, Op::softplus, Op::power};
 

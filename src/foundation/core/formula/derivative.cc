@@ -10,11 +10,8 @@ namespace {
 class Reverse {
  public:
   explicit Reverse(const Program& score) : score_(score) {
-    for (Node node : score.nodes) {
-      for (int* operand : {&node.a, &node.b, &node.c}) {
-        *operand = *operand < 0 ? -1 : own(*operand);
-      }
-      own_.push_back(out_.add(node));
+    for (const Node& node : score.nodes) {
+      own_.push_back(out_.add(renumbered(node, own_)));
     }
     by_.assign(score.nodes.size(), -1);
   }

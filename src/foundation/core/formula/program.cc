@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 namespace headroom::formula {
@@ -136,6 +135,13 @@ int Builder::add(Node node) {
   return found->second;
 }
 
+Node renumbered(Node node, const std::vector<int>& numbers) {
+  for (int* operand : {&node.a, &node.b, &node.c}) {
+    *operand = *operand < 0 ? -1 : numbers[static_cast<std::size_t>(*operand)];
+  }
+  return node;
+}
+
 Program Builder::build(const std::vector<int>& outputs) const {
   std::vector<bool> needed(nodes_.size(), false);
   for (const int id : outputs) {
@@ -150,18 +156,15 @@ Program Builder::build(const std::vector<int>& outputs) const {
   }
   Program program;
   std::vector<int> moved(nodes_.size(), -1);
-  const auto at_new_place = [&](int id) { return id < 0 ? -1 : moved[static_cast<std::size_t>(id)]; };
   for (std::size_t at = 0; at < nodes_.size(); ++at) {
     if (needed[at]) {
-      Node node = nodes_[at];
-      node.a = at_new_place(node.a);
-      node.b = at_new_place(node.b);
-      node.c = at_new_place(node.c);
       moved[at] = static_cast<int>(program.nodes.size());
-      program.nodes.push_back(node);
+      program.nodes.push_back(renumbered(nodes_[at], moved));
     }
   }
-  std::transform(outputs.begin(), outputs.end(), std::back_inserter(program.outputs), at_new_place);
+  for (const int id : outputs) {
+    program.outputs.push_back(moved[static_cast<std::size_t>(id)]);
+  }
   return program;
 }
 

@@ -34,6 +34,9 @@ struct Node {
   int index = 0;
 };
 
+// The node with operands numbers[a], numbers[b] and numbers[c].
+Node renumbered(Node node, const std::vector<int>& numbers);
+
 bool is_boolean(Op op);
 bool is_load(Op op);  // learned, table, token_i, token_j
 std::string name(Op op);

@@ -94,8 +94,8 @@ class Framing {
   int headers_ = 0;
 };
 
-// Turns a target in absolute form, "http://host/path", into "/path" (RFC 9112 3.2.2). Sets `host` to its host, which
-// replaces that of the Host header.
+// Turns a target in absolute form, "http://host/path", into "/path" (RFC 9112 3.2.2). Sets `host` to the target's
+// host, which takes precedence over the Host header.
 std::string in_origin_form(std::string_view request_line, std::string& host) {
   const std::size_t space = request_line.find(' ');
   const std::string_view target = request_line.substr(std::min(space, request_line.size() - 1) + 1);

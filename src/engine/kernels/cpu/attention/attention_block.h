@@ -18,7 +18,8 @@ namespace headroom::kernels {
 
 constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kColumnStep = 64;  // columns are padded to a multiple of this, to limit the number of shapes
-constexpr std::int64_t kEarlyRows = 32;   // a block's last columns may be hidden from these rows, its first from others
+// The last columns of a block may be hidden from this number of first rows, and the first columns from the other rows.
+constexpr std::int64_t kEarlyRows = 32;
 
 inline std::int64_t padded(std::int64_t n) {
   return round_up(n, kColumnStep);
@@ -36,7 +37,7 @@ inline std::int64_t longest_score_stride(const AttentionShape& s) {
 struct Extent {
   std::int64_t row, rows, low, columns = 0;  // `columns` is padded and may extend beyond the last key
   std::int64_t early_columns = 0;            // columns visible to the first kEarlyRows rows, padded
-  std::int64_t late_low = 0;                 // columns hidden from the other rows, a multiple of kEarlyRows
+  std::int64_t late_low = 0;                 // first columns hidden from the other rows, a multiple of kEarlyRows
   // Set if the block has several runs of columns: columns of all runs together, and columns of the runs before this
   // one.
   std::int64_t together = 0, at = 0;

@@ -27,7 +27,7 @@ struct FormulaPlan {
   // Two values more than nodes: the dot products, and the factor that makes them `scores`.
   int products() const { return static_cast<int>(program.nodes.size()); }
   int products_factor() const { return products() + 1; }
-  std::array<std::vector<FormulaStep>, kAlongs> steps;  // whose results vary along one of these
+  std::array<std::vector<FormulaStep>, kAlongs> steps;  // by what their results vary along
   std::vector<int> inputs;  // nodes not along pairs that are outputs or that the steps of pairs read, ascending
 
   Along along_of(int node) const { return along[static_cast<std::size_t>(node)]; }
@@ -47,19 +47,20 @@ struct FormulaRead {
 };
 struct FormulaReads {
   std::vector<FormulaRead> learned, tables, tokens;  // size: 1, entries of the table, S; queries are the last T tokens
-  const FormulaRead* of(const formula::Node& node) const;  // what a load reads; null: not a load
+  const FormulaRead* of(const formula::Node& node) const;  // what a load reads; null for other nodes
 };
 
 // The values of a plan's nodes in one head. One thread's.
 class FormulaValues {
  public:
-  static constexpr std::int64_t kMostKeys = 512;  // in one run(): a few nodes' values stay in the first-level cache
+  static constexpr std::int64_t kMostKeys = 512;  // of one run(): values of a few nodes fit the first-level cache
 
   FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query, std::int64_t first_key,
                 const FormulaReads& reads);
   void start(std::int64_t b, std::int64_t h);
   void start_row(std::int64_t query);
-  // Where run() writes a node along pairs; `to` belongs to the run's first key. Not called: memory of its own.
+  // Makes run() write the values of a node that varies along pairs to `to`, where the value of the run's first key is
+  // the first. By default, they are in this object's own memory.
   void set_result(int node, float* to) { value(node) = {to, 1}; }
   // Computes the row's pairs with keys [key, key + n) from their dot products. n is a multiple of kFormulaLanes.
   void run(std::int64_t key, std::int64_t n, float* products);

@@ -67,12 +67,12 @@ void make_blocks(const AttentionShape& s, ScoreFormula& formula) {
 
 namespace {
 
-// Computes the visible keys of a block's rows, and the classes of its columns. `mask` has been started for its head.
+// Finds the ranges of a block's rows and the classes of its columns. Requires mask.start() for the head.
 void classify_rows(const AttentionShape& s, const FormulaPlan& plan, const Extent& e, FormulaValues& mask,
                    MaskBlocks::Range* ranges, MaskBlocks::Class* classes) {
   const int output = plan.program.outputs[0];
   std::int64_t first = e.low, last = e.low + e.columns;
-  if (plan.along_of(output) == Along::distance) {  // find what is hidden at the ends from all rows together
+  if (plan.along_of(output) == Along::distance) {  // leave out columns at both ends that no row sees
     mask.start_row(e.row + e.rows - 1);
     const auto hidden = [&](std::int64_t key) {
       return formula_mask_range(mask.value_at(output, key), kColumnStep + e.rows - 1).count == 0;
@@ -87,7 +87,7 @@ void classify_rows(const AttentionShape& s, const FormulaPlan& plan, const Exten
   for (std::int64_t i = 0; i < e.rows; ++i) {
     const std::int64_t low = std::max({first, e.low, e.low + e.visible_low(s, i)});
     const std::int64_t high = std::min(last, e.low + e.visible_high(s, i));
-    const auto part_of = [&](std::int64_t c, std::int64_t from, std::int64_t to) {  // of block c
+    const auto part_of = [&](std::int64_t c, std::int64_t from, std::int64_t to) {  // the part of block c
       const std::int64_t key = first + c * kColumnStep;
       return MaskBlocks::Range{std::max(key, from), std::min(key + kColumnStep, to)};
     };

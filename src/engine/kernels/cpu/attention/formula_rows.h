@@ -12,8 +12,8 @@
 
 namespace headroom::kernels {
 
-// What masks leave of each row: keys [low, high), and of each pair of blocks of kBlockRows queries and kColumnStep
-// keys: no key, some, or all keys in the ranges of their rows.
+// A mask's visible keys: for each row the range [low, high) from the first to the last, and for each block of
+// kBlockRows queries and kColumnStep keys whether none, some or all keys in the rows' ranges are visible.
 struct MaskBlocks {
   enum Class : std::uint8_t { none, some, all };
   struct Range {
@@ -97,7 +97,7 @@ class FormulaRows {
   ScoreBlock block_;
   std::vector<Span> spans_;
   const MaskBlocks::Range* ranges_ = nullptr;  // of the block's rows; null without a classified mask
-  std::map<int, Buffer> results_;              // of the nodes along pairs that are outputs besides the score, [columns]
+  std::map<int, Buffer> results_;              // [columns] of each further output along pairs
   bool in_place_ = false;                      // the score is computed where the raw scores were
   std::vector<Load> loads_;
 };

@@ -51,7 +51,8 @@ float formula_dot(const float* g, const FormulaValue& x, std::int64_t n);
 void formula_add(const float* g, const FormulaValue& x, std::int64_t n, float* to);
 // g_k = g_k x_k factor
 void formula_multiply(const FormulaValue& x, float factor, std::int64_t n, float* g);
-// Of the n elements that are not 0: the first, one after the last, and how many there are; n need not be padded.
+// The elements that are not 0 among the first n: the index of the first, the index after the last, and their number. n
+// need not be padded.
 struct FormulaMaskRange {
   std::int64_t low, high, count;
 };

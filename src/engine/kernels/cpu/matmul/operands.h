@@ -70,15 +70,15 @@ struct TileSize {
 };
 void multiply(const TileSize& size, const Left& a, const Right& b, Strided<float> c, bool add = false);
 
-// Owns several right operands [k, n] of the same size, used by many multiplications; 0 where nothing was packed. Not
-// thread-safe.
+// Owns several right operands [k, n] of the same size, packed once and used by many multiplications. Elements that were
+// not set are 0. Not thread-safe.
 class PackedOperands {
  public:
   PackedOperands(bool bf16, std::int64_t matrices, std::int64_t k, std::int64_t n);
 
-  // The first columns of matrix i become the transpose of `from` [rows, k].
+  // Copies the transpose of `from` [rows, k] to the first columns of matrix i.
   void set_columns(std::int64_t i, const Rows& from, std::int64_t rows);
-  // The first rows of matrix i become `from` [rows, columns].
+  // Copies `from` [rows, columns] to the first rows of matrix i.
   void set_rows(std::int64_t i, const Rows& from, std::int64_t rows, std::int64_t columns);
   Right operator[](std::int64_t i) const;
 
