@@ -82,8 +82,8 @@ COMPLETION = '{"prompt": "a", "model": "routed", "max_tokens": 1}'  # 0x33 bytes
     (f"10\r\n{COMPLETION[:16]}\r\n23\r\n{COMPLETION[16:]}\r\n0\r\n\r\n", 200),
     (f"0x33\r\n{COMPLETION}\r\n0\r\n\r\n", 400), (f" 33\r\n{COMPLETION}\r\n0\r\n\r\n", 400),
     (f"+33\r\n{COMPLETION}\r\n0\r\n\r\n", 400),
-    (f"-33\r\n{COMPLETION}\r\n0\r\n\r\n", 400),
-    (f"33\n{COMPLETION}\r\n0\r\n\r\n", 400)])
+    (f"-33\r\n{COMPLETION}\r\n0\r\n\r\n", 400), (f"33\r\n{COMPLETION}xx0\r\n\r\n", 400),
+    (f"33\r\n{COMPLETION}\r\n0\r\nno trailer\r\n\r\n", 400), (f"33\n{COMPLETION}\r\n0\r\n\r\n", 400)])
 def test_chunks(server, chunks, status):
     answer = exchange(server, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                               f"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}")

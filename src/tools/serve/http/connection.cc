@@ -44,8 +44,7 @@ constexpr auto kPollInterval = std::chrono::milliseconds(50);
 // Returns the number of bytes up to and including the first empty line, with any line ends; npos if there is none yet.
 std::size_t head_size(std::string_view text) {
   const std::size_t crlf = text.find("\n\r\n"), lf = text.find("\n\n");
-  const std::size_t end = std::min(crlf == text.npos ? crlf : crlf + 3, lf == text.npos ? lf : lf + 2);
-  return end;
+  return std::min(crlf == text.npos ? crlf : crlf + 3, lf == text.npos ? lf : lf + 2);
 }
 
 bool is_name_character(char c) {
@@ -100,8 +99,8 @@ std::string in_origin_form(std::string_view request_line, std::string& host) {
   const std::size_t space = request_line.find(' ');
   const std::string_view target = request_line.substr(std::min(space, request_line.size() - 1) + 1);
   for (const std::string_view scheme : {"http://", "https://"}) {
-    if (lower_case(target.substr(0, scheme.size())) == scheme) {
-      const std::string_view rest = target.substr(scheme.size());
+    const std::string_view rest = target.substr(std::min(scheme.size(), target.size()));
+    if (lower_case(target.substr(0, scheme.size())) == scheme && !rest.starts_with('/')) {  // has a host
       const std::size_t end = std::min(rest.find_first_of("/? "), rest.size());
       host = lower_case(rest.substr(0, end));
       return std::string(request_line.substr(0, space + 1)) + (rest.substr(end).starts_with('/') ? "" : "/") +
@@ -192,6 +191,7 @@ bool Connection::await_request() {
   http11_ = head.substr(0, head.find('\r')).ends_with(" HTTP/1.1");
   head_left_ = head.size();
   chunk_left_ = 0;
+  chunk_begun_ = false;
   chunked_ = lower_case(head).find("\ntransfer-encoding:") != std::string::npos;
   return true;
 }
@@ -213,15 +213,16 @@ std::optional<std::string> Connection::take_line() {
 }
 
 bool Connection::begin_chunk() {
-  const std::optional<std::string> line = take_line();
+  const bool first = !std::exchange(chunk_begun_, true);
+  const std::optional<std::string> line = first || take_line() == "" ? take_line() : std::nullopt;
   const std::optional<std::size_t> size = line ? chunk_size(*line) : std::nullopt;
   if (!size) {
     return false;
   }
-  std::string begin = fmt::format("{:x}\r\n", *size);
+  std::string begin = fmt::format("{}{:x}\r\n", first ? "" : "\r\n", *size);
   if (*size == 0) {
     for (std::optional<std::string> trailer = "x"; trailer != "";) {
-      if (!(trailer = take_line())) {
+      if (!(trailer = take_line()) || (trailer != "" && trailer->find(':') == std::string::npos)) {
         return false;
       }
     }
@@ -229,8 +230,8 @@ bool Connection::begin_chunk() {
     chunked_ = false;
   }
   buffer_.insert(0, begin);
-  allowance_ += begin.size();                                 // counted in the line that it replaces
-  chunk_left_ = begin.size() + (*size == 0 ? 0 : *size + 2);  // with the line end after the data
+  allowance_ += begin.size();  // counted in the lines that it replaces
+  chunk_left_ = begin.size() + *size;
   return true;
 }
 

@@ -81,7 +81,7 @@ class Connection final : public httplib::Stream {
   // does not end in CR LF.
   std::optional<std::string> take_line();
   // Replaces the line before the next chunk by the chunk's size alone, and the trailer fields after the last chunk by
-  // nothing: httplib refuses both and reads signs as part of a size. Returns false if it is not a chunk.
+  // nothing: httplib refuses both, reads signs as part of a size and any line after the data. False if it is no chunk.
   bool begin_chunk();
 
   const int socket_;
@@ -90,7 +90,7 @@ class Connection final : public httplib::Stream {
   std::string buffer_;  // read from the socket; httplib has not read the part from begin_
   std::size_t begin_ = 0;
   std::size_t allowance_ = 0;                   // bytes of this request that may still be read
-  bool chunked_ = false;                        // whether chunks of this request's body are still to be read
+  bool chunked_ = false, chunk_begun_ = false;  // whether this body has chunks still to be read, has had any
   std::size_t head_left_ = 0, chunk_left_ = 0;  // bytes that httplib has not read of the head and of the current chunk
   Patience reading_{};                          // for the whole request
   bool last_ = false, broken_ = false, http11_ = false;
@@ -101,8 +101,8 @@ class Connection final : public httplib::Stream {
 
 // Checks the head of a request, from the request line to the empty line, and returns it without the headers Range and
 // Accept-Encoding, because responses are sent whole and uncompressed. Throws ApiError (400) if a line does not end in
-// CR LF, contains a control character or is not "name: value", if an HTTP/1.1 request does not have exactly one Host,
-// or if the target names another host. A target in absolute form is returned in origin form.
+// CR LF, contains a control character or is not "name: value", or if an HTTP/1.1 request does not have one Host.
+// A target in absolute form is returned in origin form, its host as the Host header.
 std::string checked_head(std::string_view head);
 
 }  // namespace headroom::serve
