@@ -224,7 +224,7 @@ def test_neutral_values_are_accepted(server):
     neutral = {"presence_penalty": 0, "frequency_penalty": 0.0, "best_of": 1, "logit_bias": {}, "suffix": None, "user": "me",
                "stop": None, "logprobs": None, "seed": None, "stream_options": None, "top_k": -1, "min_p": 0, "typical_p": 1.0,
                "repetition_penalty": 1.0, "ignore_eos": False, "stop_token_ids": [], "use_beam_search": False, "metadata": {},
-               "store": False, "response_format": {"type": "text"}}
+               "store": False, "response_format": {"type": "text"}, "skip_special_tokens": True, "guided_json": None}
     assert text(server.complete(model="routed", prompt="a", **neutral))
 
 

@@ -278,9 +278,12 @@ std::optional<std::int64_t> seed_of(const SortedJson* value) {
 void check_neutral(JsonFields& fields, const CompletionRequest& request) {
   SortedJson neutral = SortedJson::parse(R"({
       "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "repeat_penalty": 1, "length_penalty": 1,
-      "min_p": 0, "typical_p": 1, "min_tokens": 0, "suffix": "", "stop_token_ids": [], "logit_bias": {}, "tools": [],
-      "metadata": {}, "response_format": {"type": "text"}, "ignore_eos": false, "use_beam_search": false,
-      "early_stopping": false, "include_stop_str_in_output": false, "store": false})");
+      "no_repeat_ngram_size": 0, "dry_multiplier": 0, "xtc_probability": 0, "min_p": 0, "top_a": 0, "typical_p": 1,
+      "tfs_z": 1, "mirostat": 0, "mirostat_mode": 0, "num_beams": 1, "use_beam_search": false, "early_stopping": false,
+      "min_tokens": 0, "stop_token_ids": [], "bad_words": [], "ignore_eos": false, "include_stop_str_in_output": false,
+      "suffix": "", "logit_bias": {}, "tools": [], "metadata": {}, "store": false, "response_format": {"type": "text"},
+      "service_tier": "auto", "priority": 0, "add_special_tokens": true, "skip_special_tokens": true,
+      "spaces_between_special_tokens": true, "return_token_ids": false, "return_tokens_as_token_ids": false})");
   neutral["best_of"] = request.n;
   for (const auto& [name, only] : neutral.items()) {
     if (const SortedJson* value = fields.take(name.c_str()); value != nullptr && *value != only) {
@@ -323,7 +326,7 @@ CompletionRequest parse_completion_request(std::string_view body) {
   }
   check_neutral(fields, request);
   fields.text("user");  // identifies an end user to OpenAI; nothing depends on it here
-  fields.finish({"prompt_logprobs", "messages", "max_completion_tokens", "service_tier"});
+  fields.finish({"prompt_logprobs", "messages", "max_completion_tokens"});
   if (request.max_tokens == 0 && !request.echo) {
     refuse_field("max_tokens", "must be at least 1 without \"echo\": true, got 0");
   }
