@@ -102,6 +102,11 @@ class _Model(Layer):
 
     def _batch(self, loss: bool, label_smoothing: float = 0.0, implementation: str = "automatic", **inputs) -> Tensor:
         given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
+        for name, x in given.items():
+            require_tensor(self, x)
+            if name in ("tokens", "second", "source", "target") and isinstance(x, Tensor):
+                if x.dim() != 2 or x.is_floating_point():
+                    raise ValueError(f"{type(self).__name__}: {name} must be int64 [B, T], got {x.dtype} {list(x.shape)}")
 
         def call(tensors, description, loss):
             return ops.model(tensors, list(given.values()), description, ",".join(given), loss=loss,
@@ -207,7 +212,8 @@ class LanguageModel(_Model):
             super().__setattr__(name, value)
 
     def _embed(self, tokens: Optional[Tensor], embeddings: Optional[Tensor], implementation: str) -> Tensor:
-        require_tensor(self, tokens)
+        if embeddings is None:
+            require_tensor(self, tokens)
         tensors, description = self._tensors(self._embedding_names), self._embedding
         if embeddings is not None:  # the rows of another matrix, read in order
             if tokens is not None or embeddings.dim() != 3:
@@ -282,7 +288,7 @@ class LanguageModel(_Model):
             raise ValueError(f"generate: count, temperature and top_k must be at least 0 and top_p in (0, 1], got {count}, "
                              f"{temperature}, {top_k} and {top_p}")
         if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.dtype != torch.int64:
-            got = f"{tokens.dtype} {list(tokens.shape)}" if isinstance(tokens, Tensor) else repr(tokens)
+            got = f"{tokens.dtype} {list(tokens.shape)}" if isinstance(tokens, Tensor) else " ".join(repr(tokens).split())[:80]
             raise ValueError(f"generate: tokens must be int64 [B, T], got {got}; a text becomes that by "
                              f"model.tokenizer.encode(text)[None]")
         if tokens.shape[0] == 0:

@@ -30,10 +30,10 @@ def _toml(key: str, value: Any) -> str:
 
 
 def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
-    """Keywords as settings of the engine, "key=value"; a dict is a TOML table."""
+    """Keywords as settings of the engine, "key=value"; a dict is a TOML table. `learned` holds names of the user's choice."""
     settings = []
     for key, value in options.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and key != "learned":
             settings += _settings(f"{prefix}{key}.", value)
         else:
             settings.append(f"{prefix}{key}={_toml(f'{prefix}{key}', value)}")
@@ -135,8 +135,8 @@ class Layer(nn.Module):
 
 
 def require_tensor(layer: Layer, x) -> None:
-    if isinstance(x, (str, int, float, list, tuple)):  # and not everything but tensors: torch.fx calls with a Proxy
-        raise ValueError(f"{type(layer).__name__}: the input must be a tensor, got {x!r}")
+    if not hasattr(x, "__torch_function__"):  # which torch.fx's Proxy has as well
+        raise ValueError(f"{type(layer).__name__}: the input must be a tensor, got {' '.join(repr(x).split())[:80]}")
 
 
 def _part_of(part: dict[str, str], values: dict[str, tuple[Tensor, bool]]) -> Layer:

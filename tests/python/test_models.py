@@ -174,6 +174,7 @@ REFUSALS = {
                 rf"targets must be of the tokens' shape \[{B}, {T}\], got \[2, 3\]"),
     "rows of a decoder": (lambda: tiny_model().decoder(2).read(tokens(3)), "decoding: tokens must be int64"),
     "a text": (lambda: tiny_model()("hello"), "LanguageModel: the input must be a tensor, got 'hello'"),
+    "a list to classify": (lambda: ht.Classifier(n_layers=1, n_classes=2)([1]), r"Classifier: the input must be a tensor, got \[1\]"),
     "a text to continue": (lambda: tiny_model().generate("hello", 3), "generate: tokens must be int64 .*encode"),
     "no such recipe": (lambda: ht.LanguageModel("switchhead/wt103_47n"), "did you mean switchhead/wt103_47m"),
 }

@@ -286,7 +286,8 @@ def test_a_layer_shows_the_keys_of_its_own_table():
     block = ht.Block(d_model=16, attention=dict(n_heads=2), mlp=dict(d_hidden=32))
     assert block.d_model == block.attention.d_model == 16
     assert repr(block.attention) == "Attention(n_heads=2)" and repr(block.ffn) == "MLP(d_hidden=32)"
-    assert repr(ht.Attention(d_model=16, n_heads=2)) == "Attention(d_model=16, n_heads=2)"
+    learned = {"a": {"shape": "head", "start": np.float32(0.5)}}
+    assert "formula=s * a, learned=" in repr(ht.Attention(d_model=16, n_heads=2, formula="s * a", learned=learned))
 
 
 REFUSALS = {
