@@ -57,9 +57,10 @@ def test_prepared_validation_files_are_read_and_checked(headroom, folder, tmp_pa
 
 
 def test_keys_without_the_key_they_depend_on_are_named(headroom, folder, tmp_path):
-    keys = ["train.teacher_weight=0.5", "train.teacher_temperature=2", "train.start_sha256=ab"]
-    done = headroom("train", "bytes.toml", "--out", tmp_path / "run", *(word for key in keys for word in ("--set", key)), cwd=folder)
-    lines = [line for line in done.stderr.splitlines() if "has no effect without train." in line]
+    keys = ["train.teacher_weight=0.5", "train.teacher_temperature=2", "train.start_sha256=ab", "data.separator=x"]
+    sets = (word for key in [*keys, 'data.train=["text.tokens"]'] for word in ("--set", key))
+    done = headroom("train", "bytes.toml", "--out", tmp_path / "run", *sets, cwd=folder)
+    lines = [line for line in done.stderr.splitlines() if " has no effect " in line]
     assert sorted(line.split()[2] for line in lines) == sorted(key.split("=")[0] for key in keys)
 
 
@@ -114,6 +115,6 @@ def test_documents_are_prepared_as_the_run_joins_them(headroom, folder, tmp_path
     rows.write_text("".join(json.dumps({"text": "the of and to in is was he " * 10}) + "\n" for _ in range(2)))
     headroom("train", "bytes.toml", "--out", tmp_path / "run", "--set", f'data.train=["{rows}"]', "--set", "data.separator=</s>",
              "--set", "train.steps=1", cwd=folder)
-    tokens = [headroom.json("data", "prepare", rows, "--tokenizer", tmp_path / "run", "--out", tmp_path / "rows.tokens", *more)["tokens"]
-              for more in ([], ["--separator", "\n"])]
-    assert tokens[0] == tokens[1] + len("</s>") - len("\n")
+    tokens = [headroom.json("data", "prepare", rows, "--tokenizer", tmp_path / name, "--out", tmp_path / "rows.tokens", *more)["tokens"]
+              for name, *more in (["run"], ["run/checkpoints/step_1.safetensors"], ["run", "--separator", "\n"])]
+    assert tokens[0] == tokens[1] == tokens[2] + len("</s>") - len("\n")

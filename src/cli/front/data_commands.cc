@@ -15,6 +15,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
+#include "headroom/core/safetensors.h"
 #include "headroom/tokenizers/tokenizer.h"
 #include "program.h"
 
@@ -220,11 +221,17 @@ struct Prepare {
   std::string out;
   double validation_fraction = 0.0;
 
-  // Without --separator, documents are joined as in the run that --tokenizer names.
+  // Without --separator, documents are joined as in the run or checkpoint that --tokenizer names.
   void choose_separator() {
-    const std::filesystem::path run = std::filesystem::path(tokenizer.file) / "config.toml";
-    if (std::error_code unknown; !separator && std::filesystem::exists(run, unknown)) {
-      separator = config::load_config(run.string()).data.separator;
+    const std::filesystem::path run = tokenizer.file, keys = run / "config.toml";
+    std::error_code unknown;
+    if (!separator && std::filesystem::exists(keys, unknown)) {
+      separator = config::load_config(keys.string()).data.separator;
+    } else if (!separator && run.extension() == ".safetensors" && std::filesystem::exists(run, unknown)) {
+      const SafetensorsFile file(run);
+      if (const auto written = file.metadata().find("config"); written != file.metadata().end()) {
+        separator = config::parse_config(written->second, run.string()).data.separator;
+      }
     }
     input.options.separator = separator.value_or(input.options.separator);
   }
@@ -246,10 +253,8 @@ struct Prepare {
 };
 
 void require_token_file(const std::string& out) {
-  const bool must_be_valid =
-      !out.ends_with(".tokens");  // only token files have this extension, so even a corrupt one may be overwritten
   require_replaceable(out, "data prepare", "token file", [&] {
-    if (must_be_valid) {
+    if (!out.ends_with(".tokens")) {  // only token files have this extension, so even a corrupt one may be overwritten
       data::TokenFile{out};
     }
   });
@@ -302,8 +307,9 @@ void add_prepare(Program& program, CLI::App& group) {
   add_input(command, options->input);
   add_tokenizer(command, options->tokenizer, "--tokenizer", "FILE");
   command
-      .add_option("--separator", options->separator,
-                  "text between documents (default: data.separator of the run that --tokenizer names, else a line end)")
+      .add_option(
+          "--separator", options->separator,
+          "text between documents (default: that of the run or checkpoint given as --tokenizer, else a line end)")
       ->type_name("TEXT");
   add_out(command, options->out, "token file to write", "FILE");
   add_value(command, "--validation-share", options->validation_fraction, "X", number(0.0, 0.99),

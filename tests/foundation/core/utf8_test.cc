@@ -196,7 +196,7 @@ TEST(LowerCase, ChangesOnlyAscii) {
 
 TEST(Columns, AreTwoForWideLettersAndNoneForMarks) {
   EXPECT_EQ(display_width("█░ä"), 3u);
-  EXPECT_EQ(display_width("日本"), 4u);
+  EXPECT_EQ(display_width("日\u1112\u1161\u11ab"), 4u);
   EXPECT_EQ(display_width("a\u0301"), 1u);
   EXPECT_EQ(display_width("\xff"), 1u);
   EXPECT_EQ(first_columns("█░ä", 2), "█░");

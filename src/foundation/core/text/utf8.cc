@@ -85,7 +85,8 @@ namespace {
 
 // The columns of the first character. Bytes that are not UTF-8 take one.
 std::size_t columns_of(const CodePoint& first) {
-  const int width = first.size == 0 ? 1 : utf8proc_charwidth(static_cast<utf8proc_int32_t>(first.code));
+  const bool joins = first.code >= 0x1160 && first.code < 0x1200;  // a vowel or end of a decomposed Hangul syllable
+  const int width = first.size == 0 ? 1 : utf8proc_charwidth(static_cast<utf8proc_int32_t>(joins ? 0 : first.code));
   return static_cast<std::size_t>(std::max(width, 0));
 }
 

@@ -67,31 +67,17 @@ void check_characters(std::string_view line) {
   }
 }
 
-// Counts the headers that say how long a body is. Their values must be plain, because httplib decodes "1%37" to "17".
-class Framing {
- public:
-  void add(std::string_view name, std::string_view line) {
-    const std::string_view value = trimmed(line.substr(line.find(':') + 1));
-    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-    if (name == "content-length") {
-      ++headers_;
-      if (value.empty() || !std::ranges::all_of(value, is_digit)) {
-        refuse_head("Content-Length must be a number");
-      }
-    } else if (name == "transfer-encoding") {
-      ++headers_;
-      if (lower_case(value) != "chunked") {
-        refuse_head("Transfer-Encoding must be chunked");
-      }
-    }
-    if (headers_ > 1) {
-      refuse_head("must have one Content-Length or one Transfer-Encoding, not several of them");
-    }
+// Returns whether a header says how long a body is. Its value must be plain, because httplib decodes "1%37" to "17".
+bool is_framing(std::string_view name, std::string_view value) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (name == "content-length" && (value.empty() || !std::ranges::all_of(value, is_digit))) {
+    refuse_head("Content-Length must be a number");
   }
-
- private:
-  int headers_ = 0;
-};
+  if (name == "transfer-encoding" && lower_case(value) != "chunked") {
+    refuse_head("Transfer-Encoding must be chunked");
+  }
+  return name == "content-length" || name == "transfer-encoding";
+}
 
 // Turns a target in absolute form, "http://host/path", into "/path" (RFC 9112 3.2.2). Sets `host` to the target's
 // host, which takes precedence over the Host header.
@@ -125,8 +111,7 @@ std::optional<std::size_t> chunk_size(std::string_view line) {
 
 std::string checked_head(std::string_view head) {
   std::string checked, target_host;
-  std::int64_t hosts = 0, content_types = 0;
-  Framing framing;
+  std::int64_t hosts = 0, content_types = 0, framings = 0;
   bool http11 = false;
   for (bool request_line = true; !head.empty(); request_line = false) {
     const std::size_t end = head.find('\n');
@@ -144,7 +129,7 @@ std::string checked_head(std::string_view head) {
     const std::string name = line.empty() ? "" : header_name(line);
     hosts += name == "host" ? 1 : 0;
     content_types += name == "content-type" ? 1 : 0;
-    framing.add(name, line);
+    framings += is_framing(name, trimmed(line.substr(line.find(':') + 1))) ? 1 : 0;
     if (name == "host" && !target_host.empty()) {
       checked += "Host: " + target_host + "\r\n";
     } else if (name != "range" && name != "accept-encoding") {
@@ -153,6 +138,9 @@ std::string checked_head(std::string_view head) {
   }
   if (hosts > 1 || (http11 && hosts == 0)) {
     refuse_head("must have one Host header");
+  }
+  if (framings > 1) {
+    refuse_head("must have one Content-Length or one Transfer-Encoding, not several of them");
   }
   if (content_types > 1) {
     refuse_head("must have one Content-Type, not several of them");

@@ -108,14 +108,14 @@ config::Config as_resumed(config::Config config, const config::Config& past_conf
 
 namespace {
 
-// Logs how the learning rate continues after `step` steps if the resumed run has another schedule (more steps, say).
+// Logs how the learning rate continues after `step` steps if the resumed run has more steps or another schedule.
 void log_change_of_rate(const config::TrainOptions& past, const config::TrainOptions& now, std::int64_t step) {
   constexpr double kNoticeable = 1.5;
   if (step == 0 || step >= now.steps) {
     return;
   }
   const double before = learning_rate(past, step - 1), after = learning_rate(now, step);
-  if (std::max(before, after) > kNoticeable * std::min(before, after)) {
+  if (now.steps != past.steps || std::max(before, after) > kNoticeable * std::min(before, after)) {
     log_info("the learning rate goes from {:.2g} at step {} to {:.2g} at step {}: the schedule is that of {} steps now",
              before, step, after, step + 1, now.steps);
   }

@@ -26,17 +26,20 @@ void warn_of_no_data(const config::Config& config) {
   }
 }
 
-// Warns of keys that have no effect because train.teacher or train.start_from is not given.
-void warn_of_missing_choice(const config::Config& config) {
-  const auto warn = [&](const std::string& choice, std::initializer_list<std::string> keys) {
+// Warns of keys that have no effect because another key is not given, or because all training data is prepared tokens.
+void warn_of_unread_keys(const config::Config& config) {
+  const auto warn = [&](bool unread, const char* why, std::initializer_list<std::string> keys) {
     for (const std::string& key : keys) {
-      if (const auto given = config.given.find(key); given != config.given.end() && !config.given.contains(choice)) {
-        log_warning("{}: {} has no effect without {}", given->second, key, choice);
+      if (const auto given = config.given.find(key); unread && given != config.given.end()) {
+        log_warning("{}: {} has no effect {}", given->second, key, why);
       }
     }
   };
-  warn("train.teacher", {"train.teacher_sha256", "train.teacher_weight", "train.teacher_temperature"});
-  warn("train.start_from", {"train.start_sha256"});
+  warn(!config.given.contains("train.teacher"), "without train.teacher",
+       {"train.teacher_sha256", "train.teacher_weight", "train.teacher_temperature"});
+  warn(!config.given.contains("train.start_from"), "without train.start_from", {"train.start_sha256"});
+  warn(!config.data.train.empty() && std::ranges::all_of(config.data.train, config::is_token_file),
+       "on token files; `headroom data prepare` takes --separator", {"data.separator"});
 }
 
 // Warns of a tokenizer.kind that a classifier ignores, because it always reads bytes or the symbols of ListOps.
@@ -119,7 +122,7 @@ void log_warnings(const config::Config& config, const tokenizers::Tokenizer* tok
   for (const std::string& sentence : config::unused_keys(config)) {
     log_warning("{}", sentence);
   }
-  warn_of_missing_choice(config);
+  warn_of_unread_keys(config);
   warn_of_no_data(config);
   warn_of_unread_tokenizer(config);
   warn_of_tokenizer(config, tokenizer);
