@@ -58,8 +58,8 @@ def test_prepared_validation_files_are_read_and_checked(headroom, folder, tmp_pa
 
 def test_keys_without_the_key_they_depend_on_are_named(headroom, folder, tmp_path):
     keys = ["train.teacher_weight=0.5", "train.teacher_temperature=2", "train.start_sha256=ab", "data.separator=x"]
-    sets = (word for key in [*keys, 'data.train=["text.tokens"]'] for word in ("--set", key))
-    done = headroom("train", "bytes.toml", "--out", tmp_path / "run", *sets, cwd=folder)
+    done = headroom("train", "bytes.toml", "--out", tmp_path / "run", "--set", 'data.train=["text.tokens"]',
+                    *(word for key in keys for word in ("--set", key)), cwd=folder)
     lines = [line for line in done.stderr.splitlines() if " has no effect " in line]
     assert sorted(line.split()[2] for line in lines) == sorted(key.split("=")[0] for key in keys)
 

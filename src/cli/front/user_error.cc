@@ -74,7 +74,6 @@ std::string set_suggestion(const CLI::App& command, std::string typed) {
   }
   typed.erase(0, typed.find_first_not_of('-'));
   typed.resize(std::min(typed.size(), typed.find('=')));
-  typed.erase(0, typed.rfind('.') + 1);
   std::ranges::replace(typed, '-', '_');
   if (typed.ends_with("epochs")) {
     return "; training is counted in steps of train.batch_size sequences: --set train.steps=VALUE";

@@ -103,7 +103,7 @@ std::string help_text(const std::string& name) {
   const std::string present = detail::current_name(name), keys = explain("", fields.root(), present);
   if (!name.empty()) {
     if (keys.empty()) {
-      const std::string close = suggest_key(name.substr(name.rfind('.') + 1));
+      const std::string close = suggest_key(name);
       user_error("--help-config: {}: unknown key{}", name,
                  close.empty() ? "; headroom train --help-config lists all" : ", did you mean " + close + "?");
     }
@@ -212,7 +212,9 @@ std::string suggest_key(std::string_view wrong) {
   Config config;
   Fields fields;
   describe(fields, config);
-  return detail::nearest_key(fields.root(), "", wrong);
+  const std::size_t key = wrong.rfind('.') + 1;  // 0 without a table
+  return detail::nearest_key(fields.root(), std::string(wrong.substr(0, std::max<std::size_t>(key, 1) - 1)),
+                             wrong.substr(key));
 }
 
 }  // namespace headroom::config
