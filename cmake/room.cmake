@@ -74,10 +74,7 @@ set(headroom_light_flags $<$<CONFIG:Release>:-O1>)
 
 # One precompiled header for the rooms that use tensors, and one for their tests. A precompiled header must be compiled
 # with the options of its users, so rooms of a release that are not LIGHT do without.
-set(headroom_precompiled_headers <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
-if(HEADROOM_SYNTAX_ONLY)
-  set(headroom_precompiled_headers <ATen/ATen.h>)
-endif()
+set(headroom_precompiled_headers <ATen/ATen.h>)
 file(WRITE "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc" "")
 foreach(pch headroom_torch_pch headroom_test_pch)
   add_library(${pch} OBJECT EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc")

@@ -1,10 +1,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "program.h"
+namespace headroom::cli {
+int run(int argc, char** argv);  // program.cc; declared here, because program.h takes seconds to compile
+}  // namespace headroom::cli
 
 int main(int argc, char** argv) {
-  const int status = headroom::cli::Program().run(argc, argv);
+  const int status = headroom::cli::run(argc, argv);
   // Skip static destructors: tearing down torch's operator registry is as slow as loading it.
   std::fflush(nullptr);
   std::_Exit(status);
