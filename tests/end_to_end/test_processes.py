@@ -312,11 +312,11 @@ def wait_for_step(out, step):
     train_runs.wait_until(lambda: train_runs.saved_step(out) >= step)
 
 
-def test_ranks_that_do_not_come_are_named(config, tmp_path):
-    group = processes.Group(1, config.parent, "train", config, "--out", tmp_path / "run",
-                            launcher=lambda rank, n, port: processes.script(rank, 3, port))
-    [(status, _, error)] = group.finish()
-    assert status == 1 and "ranks 1, 2 did not connect" in only_error(error)
+def test_ranks_that_do_not_come_are_named_where_they_matter(config, trained, tmp_path):
+    [(status, _, error)], [(ignored, _, _)] = [
+        processes.Group(1, config.parent, *command, launcher=lambda rank, n, port: processes.script(rank, 3, port)).finish()
+        for command in (["train", config, "--out", tmp_path / "run"], ["checkpoint", "info", trained])]
+    assert status == 1 and "ranks 1, 2 did not connect" in only_error(error) and ignored == 0
 
 
 def test_ctrl_c_saves_and_resumes(config, tmp_path):

@@ -18,7 +18,6 @@
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "training/parallel/gloo_group.h"
-#include "training/parallel/launcher.h"
 #include "training/train/loop/train.h"
 
 namespace headroom::cli {
@@ -34,12 +33,6 @@ constexpr auto kExitDelay = std::chrono::seconds(2);
 std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find('\n'));
 }
-
-// Commands that can run on several ranks.
-template <class Command>
-constexpr bool kDistributed =
-    std::is_same_v<Command, Train> || std::is_same_v<Command, Evaluate> || std::is_same_v<Command, Compare> ||
-    std::is_same_v<Command, Sweep> || std::is_same_v<Command, Bench>;  // workers of a benchmark are ranks
 
 struct End {
   int status = kFailed;
@@ -98,15 +91,20 @@ void write_torchrun_error(const std::string& message) {
 }  // namespace
 
 int run_distributed(const EngineRequest& request, const std::function<int()>& run) {
-  const bool allowed =
-      std::visit([](const auto& command) { return kDistributed<std::decay_t<decltype(command)>>; }, request.command);
-  const auto launch = parallel::read_launch();
-  if (launch && launch->size > 1 && !allowed) {  // before the others are waited for
-    user_error("only train, evaluate, compare and sweep run on several ranks, got {}; unset them to run this command",
-               launch->variables);
-  }
+  const bool on_ranks = std::visit(
+      [](const auto& command) {
+        using Command = std::decay_t<decltype(command)>;
+        if constexpr (std::is_same_v<Command, Bench>) {
+          return !command.serve.empty();  // a worker of a benchmark
+        }
+        return std::is_same_v<Command, Train> || std::is_same_v<Command, Evaluate> ||
+               std::is_same_v<Command, Compare> || std::is_same_v<Command, Sweep>;
+      },
+      request.command);
   try {
-    parallel::init_process_group();
+    if (on_ranks) {  // other commands ignore a launcher's variables
+      parallel::init_process_group();
+    }
   } catch (const c10::Error& error) {
     fail("torch: {}", first_line(error.what_without_backtrace()));
   }
