@@ -24,6 +24,8 @@ system_packages=(build-essential cmake ninja-build ccache python3-venv libtomlpl
 
 # Nothing is written outside the repository.
 export CCACHE_DIR=${CCACHE_DIR:-$here/.cache/ccache}
+# Copies of the repository share what is compiled; the Python package is built from one (python/wheel/make.py).
+export CCACHE_BASEDIR=$here CCACHE_ABSSTDERR=1
 export PIP_CACHE_DIR=${PIP_CACHE_DIR:-$here/.cache/pip}
 export HEADROOM_HOME=$here
 export HEADROOM_CACHE=${HEADROOM_CACHE:-$here/.cache/headroom}

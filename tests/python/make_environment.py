@@ -12,6 +12,7 @@ The environment uses the torch of this Python, so that it takes neither time nor
 import hashlib
 import importlib.metadata
 import pathlib
+import re
 import sys
 import venv
 
@@ -39,7 +40,9 @@ def wheel_of(tools, archive, source, place):
     made_of = f"{hashlib.sha256(archive.read_bytes()).hexdigest()} {make.own_torch()}"
     if stamp.exists() and stamp.read_text() == made_of:
         return next(stamp.parent.glob("*.whl"))
-    wheel = make.make_wheel(tools, source, place)
+    # With the compiler options of the build, whose objects the compiler cache then has.
+    strict = re.search("^HEADROOM_WERROR:BOOL=(.*)$", (place.parent / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
+    wheel = make.make_wheel(tools, source, place, make.torch_folder(make.own_torch(), None), HEADROOM_WERROR=strict)
     stamp.write_text(made_of)
     return wheel
 
