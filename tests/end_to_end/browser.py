@@ -1,6 +1,5 @@
 """A headless Chromium for tests of pages, controlled through the two pipes of its DevTools protocol."""
 
-import base64
 import json
 import os
 import select
@@ -130,8 +129,3 @@ class Browser:
     def press(self, key):
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, **({"text": key} if len(key) == 1 and kind == "keyDown" else {}))
-
-    def screenshot(self, file, whole=False):
-        picture = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
-        with open(file, "wb") as out:
-            out.write(base64.b64decode(picture))

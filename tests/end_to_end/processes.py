@@ -1,7 +1,6 @@
 """Ranks of a distributed run, started as torchrun, Slurm or a script starts them."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -58,18 +57,22 @@ class Group:
         ended = [(*rank.communicate(timeout=train_runs.PATIENCE), rank.returncode) for rank in self.ranks]
         return [(status, out, err) for out, err, status in ended]
 
+    def json(self):
+        """The JSON of rank 0; checks that all succeed and the other ranks print nothing."""
+        ended = self.finish()
+        assert [status for status, _, _ in ended] == [0] * len(ended), ended
+        assert all(out == "" for _, out, _ in ended[1:]), "only rank 0 prints"
+        return json.loads(ended[0][1])
 
-def run(n, config, out, *more, status=0, launcher=None):
-    """Trains on `n` ranks; returns the JSON of rank 0, or the stderr of all ranks if another status is expected."""
-    ended = Group(n, config.parent, "train", config, "--out", out, "--json", *more,
-                  launcher=launcher).finish()
-    stderr = "".join(err for _, _, err in ended)
-    if status != 0:
-        assert any(code == status for code, _, _ in ended), f"{[code for code, _, _ in ended]}:\n{stderr}"
-        return stderr
-    assert all(code == 0 for code, _, _ in ended), stderr
-    assert all(out == "" for _, out, _ in ended[1:]), "only rank 0 prints"
-    return json.loads(ended[0][1])
+
+def train(n, config, out, *more, **how):
+    """The group of a training run."""
+    return Group(n, config.parent, "train", config, "--out", out, *more, **how)
+
+
+def run(n, config, out, *more, **how):
+    """Trains on `n` ranks; returns the JSON of rank 0."""
+    return train(n, config, out, "--json", *more, **how).json()
 
 
 def torchrun(n, *options):

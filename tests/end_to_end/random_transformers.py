@@ -1,7 +1,12 @@
-"""Small models of `transformers` with random parameters, biases and norms included."""
+"""Small models of `transformers` with random parameters, biases and norms included, and tokenizers."""
 
+import tokenizers
 import torch
 import transformers
+
+TEXT = "It's the head that attends; the room, it doesn't. In 1984 he'll say 'hello' -- 12345 times:\n\n  a b  c\n" * 3
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
 
 CONFIGS = {
     "gpt2": lambda v, context: transformers.GPT2Config(
@@ -64,4 +69,22 @@ def random_model(kind, vocabulary_size, context, scaling=None):
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
+    return made
+
+
+def bpe(kind):
+    """Trains a tokenizer with the pre- and postprocessing of this kind of model."""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.decoder = tokenizers.decoders.ByteLevel()
+    level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind != "llama")
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated")
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, level]) if kind == "llama" else level
+    if kind == "gpt_neox":
+        made.normalizer = tokenizers.normalizers.NFC()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=400, special_tokens=["<|endoftext|>"], show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    made.train_from_iterator([TEXT, "été déjà vu " * 20, "日本語の文" * 20], trainer)
+    if kind == "gpt_neox":
+        made.add_tokens([tokenizers.AddedToken(" " * n, normalized=True) for n in range(2, 9)])
     return made

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import time
 
 import train_runs
 
@@ -23,13 +22,6 @@ def train(headroom, folder, name, *lines, context=160):
                                      "train.steps = 40", "train.learning_rate = 1e-2", *lines)
     headroom("train", config, "--out", folder / name, "--quiet")
     return folder / name
-
-
-def wait_until(true):
-    end = time.monotonic() + train_runs.PATIENCE
-    while not true():
-        assert time.monotonic() < end, "timed out"
-        time.sleep(0.01)
 
 
 def text(document):

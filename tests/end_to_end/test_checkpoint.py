@@ -110,7 +110,7 @@ def test_import_evaluates_generates_and_exports(headroom, tmp_path, kind):
     assert headroom.json("evaluate", tmp_path / "again.safetensors", "--data", data)["loss"] == loss
 
 
-def test_training_with_a_tokenizer_from_elsewhere(headroom, tiny, tmp_path):
+def test_training_with_a_tokenizer_from_elsewhere(headroom, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("abc,def;" * 200)
     config = small_config(tmp_path / "bpe.toml", text, 'tokenizer.kind = "bpe"',

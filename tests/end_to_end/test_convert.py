@@ -7,7 +7,6 @@ import tomllib
 
 import pytest
 
-import processes
 import train_runs
 
 SMALL = ["--tokens", 512, "--fit", 10, "--joint-fit", 5, "--threads", 1]

@@ -1,6 +1,5 @@
 """Random models and tokenizers are compared with `transformers` and `tokenizers`; tests/python/test_convert.py has the imports."""
 
-import json
 import random
 
 import pytest
@@ -11,34 +10,13 @@ torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
 
 import train_runs  # noqa: E402
-from random_transformers import random_model  # noqa: E402
+from random_transformers import TEXT, bpe, random_model  # noqa: E402
 
 CONTEXT = 48
 SCALINGS = {"linear": {"factor": 3.0}, "llama3": {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0},
             "yarn": {"factor": 4.0, "beta_fast": 4.0}}
 for name, values in SCALINGS.items():
     values.update({"rope_type": name} | ({} if name == "linear" else {"original_max_position_embeddings": 12}))
-TEXT = "It's the head that attends; the room, it doesn't. In 1984 he'll say 'hello' -- 12345 times:\n\n  a b  c\n" * 3
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-          r"|\s+(?!\S)|\s+")
-
-
-def bpe(kind):
-    """Trains a tokenizer with the pre- and postprocessing of this kind of model."""
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.decoder = tokenizers.decoders.ByteLevel()
-    level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind != "llama")
-    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated")
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, level]) if kind == "llama" else level
-    if kind == "gpt_neox":
-        made.normalizer = tokenizers.normalizers.NFC()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=400, special_tokens=["<|endoftext|>"], show_progress=False,
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    made.train_from_iterator([TEXT, "été déjà vu " * 20, "日本語の文" * 20], trainer)
-    if kind == "gpt_neox":
-        made.add_tokens([tokenizers.AddedToken(" " * n, normalized=True) for n in range(2, 9)])
-    return made
 
 
 def loss_of(model, ids):

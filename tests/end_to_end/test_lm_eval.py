@@ -17,8 +17,7 @@ from lm_eval.models.huggingface import HFLM  # noqa: E402
 
 import serving  # noqa: E402
 import train_runs  # noqa: E402
-from random_transformers import random_model  # noqa: E402
-from test_huggingface import bpe  # noqa: E402
+from random_transformers import bpe, random_model  # noqa: E402
 
 CONTEXT = 160
 WORDS = ["the", "head", "room", "attends", "to", "every", "token", "twice", "and", "rests", "caf\u00e9", "12"]

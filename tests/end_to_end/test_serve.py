@@ -7,7 +7,7 @@ import json
 import pytest
 
 import train_runs
-from serving import Server, text, wait_until
+from serving import Server, text
 
 HEAD = "the head room attends "
 
@@ -286,7 +286,7 @@ def test_a_run_that_is_being_trained(headroom, tmp_path):
     config = train_runs.prepare(tmp_path)
     training = train_runs.start(config, tmp_path / "run", "--set", "train.steps=100000", "--quiet")
     try:
-        wait_until(lambda: list((tmp_path / "run").glob("checkpoints/step_*.safetensors")))
+        train_runs.wait_until(lambda: list((tmp_path / "run").glob("checkpoints/step_*.safetensors")))
         with Server(tmp_path / "run") as server:
             assert server.get("/v1/models").json["data"][0]["step"] >= 1
             assert text(server.complete(prompt="the", max_tokens=5))
@@ -299,8 +299,7 @@ def test_a_run_that_is_being_trained(headroom, tmp_path):
 def test_an_imported_model_begins_and_ends_texts_as_it_was_trained_to(headroom, tmp_path):
     pytest.importorskip("transformers", reason="transformers is not installed")
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-    from random_transformers import random_model
-    from test_huggingface import bpe
+    from random_transformers import bpe, random_model
 
     made, end = bpe("gpt_neox"), "<|endoftext|>"
     random_model("gpt_neox", made.get_vocab_size(), 160).save_pretrained(tmp_path / "theirs")

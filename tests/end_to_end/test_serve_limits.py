@@ -13,7 +13,8 @@ import pytest
 
 import bad_clients
 import train_runs
-from serving import Server, text, wait_until
+from serving import Server, text
+from train_runs import wait_until
 
 
 def running(server):

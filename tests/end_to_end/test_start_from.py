@@ -5,12 +5,12 @@ import json
 import pytest
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 
 import train_runs  # noqa: E402
-from random_transformers import random_model  # noqa: E402
+from random_transformers import bpe, random_model  # noqa: E402
 
 CONTEXT, BATCH, STEPS, RATE, CLIP = 16, 4, 20, 1e-3, 1.0
 SETTINGS = f"""
@@ -31,15 +31,6 @@ log_every = 1
 threads = 1
 precision = "fp32"
 """
-
-
-def bpe(text):
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.train_from_iterator([text], tokenizers.trainers.BpeTrainer(
-        vocab_size=300, show_progress=False, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
-    return made
 
 
 def plain_losses(model, ids):
@@ -65,7 +56,7 @@ def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
     torch.set_num_threads(1)
     train_runs.write_text(tmp_path / "text.txt", 8000, 4)
     text = (tmp_path / "text.txt").read_text()
-    tokenizer = bpe(text)
+    tokenizer = bpe("gpt2")
     (tmp_path / "hf").mkdir()
     tokenizer.save(str(tmp_path / "hf" / "tokenizer.json"))
     theirs = random_model(kind, tokenizer.get_vocab_size() + 4, CONTEXT)  # evaluation mode: no dropout

@@ -8,26 +8,17 @@ import transformers
 
 import headroom_torch as ht
 import headroom_torch.huggingface as hf
-from random_transformers import CONFIGS, random_model
+from random_transformers import CONFIGS, bpe, random_model
 from refusals import assert_refused
 
 CONTEXT = 32
 TEXT = "It's the head that attends; the room, it doesn't. Été déjà vu 1984 times. "
 
 
-def bpe():
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.train_from_iterator([TEXT * 5], tokenizers.trainers.BpeTrainer(
-        vocab_size=300, show_progress=False, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
-    return made
-
-
 @pytest.fixture(scope="module", params=list(CONFIGS))
 def folder(request, tmp_path_factory):
     """A folder with a model saved by `transformers`, and its tokenizer."""
-    tokenizer = bpe()
+    tokenizer = bpe("gpt2")
     made = random_model(request.param, tokenizer.get_vocab_size(), CONTEXT)
     path = tmp_path_factory.mktemp(request.param)
     made.save_pretrained(path)

@@ -1,7 +1,6 @@
 """python -m headroom_torch.train against `headroom train`: losses, resuming on other ranks, checkpoints, refusals."""
 
 import json
-import os
 import subprocess
 import sys
 
