@@ -3,20 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <map>
 #include <regex>
-#include <set>
-#include <sstream>
 
-#include "headroom/config/config.h"
-#include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
-namespace headroom::cli {
-namespace papers_test {
+namespace headroom::cli::papers_test {
 
 using config::Recipe;
 
@@ -171,5 +163,4 @@ TEST_F(PapersPage, JsonHasRecipesAndCommandsApart) {
   EXPECT_EQ((*table)["commands"].size(), 1U);
 }
 
-}  // namespace papers_test
-}  // namespace headroom::cli
+}  // namespace headroom::cli::papers_test

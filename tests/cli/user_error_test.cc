@@ -1,12 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "cli/front/program.h"
 
-namespace headroom::cli {
-namespace user_error_test {
+namespace headroom::cli::user_error_test {
 
 TEST(OneLine, JoinsLines) {
   EXPECT_EQ(one_line("a\nb\r\nc\n\n"), "a b c");
@@ -49,5 +47,4 @@ TEST(Help, WrapsLongDescriptionsUnderTheirColumn) {
   EXPECT_NE(text.find("\n                                  "), std::string::npos) << text;
 }
 
-}  // namespace user_error_test
-}  // namespace headroom::cli
+}  // namespace headroom::cli::user_error_test

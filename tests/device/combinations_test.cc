@@ -1,14 +1,10 @@
 // Compares every legal combination of attention parts on the device with the CPU, forward and backward.
 #include "engine/nn/combinations.h"
 
-#include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
-
 #include "engine/nn/layer.h"
 #include "one_thread.h"
 
-namespace headroom::device {
-namespace combinations_test {
+namespace headroom::device::combinations_test {
 
 // Returns copies of the layer's parameters with another device or dtype.
 nn::ParameterSource moved(const nn::Layer& layer, const at::TensorOptions& where) {
@@ -75,5 +71,4 @@ TEST(Combinations, AllAgreeWithTheCpu) {
   EXPECT_GT(legal, 150);
 }
 
-}  // namespace combinations_test
-}  // namespace headroom::device
+}  // namespace headroom::device::combinations_test

@@ -6,8 +6,7 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/timing.h"
 
-namespace headroom::device {
-namespace golden_test {
+namespace headroom::device::golden_test {
 
 const std::string kCases = std::string(HEADROOM_SOURCE_DIR) + "/tests/golden/cases";
 
@@ -33,5 +32,4 @@ TEST(Bench, MissingSidesHaveNoTime) {
   EXPECT_TRUE(bench::to_json({row})[0].at("seconds").is_null());
 }
 
-}  // namespace golden_test
-}  // namespace headroom::device
+}  // namespace headroom::device::golden_test

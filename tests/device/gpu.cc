@@ -2,8 +2,7 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
-namespace headroom {
-namespace {
+namespace headroom::gpu {
 
 class Gpu : public ::testing::Environment {
  public:
@@ -16,5 +15,4 @@ class Gpu : public ::testing::Environment {
 
 [[maybe_unused]] const auto* const kGpu = ::testing::AddGlobalTestEnvironment(new Gpu);
 
-}  // namespace
-}  // namespace headroom
+}  // namespace headroom::gpu

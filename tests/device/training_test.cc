@@ -12,8 +12,7 @@
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
 
-namespace headroom::device {
-namespace training_test {
+namespace headroom::device::training_test {
 
 namespace fs = std::filesystem;
 
@@ -181,5 +180,4 @@ TEST_F(Training, ATrainedModelWritesAndIsEvaluatedThere) {
   }
 }
 
-}  // namespace training_test
-}  // namespace headroom::device
+}  // namespace headroom::device::training_test

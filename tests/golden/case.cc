@@ -3,12 +3,9 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
-#include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
 

@@ -1,17 +1,11 @@
 // Declares reference cases, and the runner of each family of cases.
 #pragma once
 
-#include <ATen/ATen.h>
-
-#include <filesystem>
 #include <map>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "golden.h"
 #include "headroom/config/model_options.h"
-#include "headroom/core/json.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"

@@ -1,22 +1,13 @@
 // Runs tests/golden/cases: every family and every implementation, in single and double precision.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <map>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "golden/case.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
-#include "headroom/nn/routing.h"
 #include "one_thread.h"
 #include "tiny/folder.h"
 
-namespace headroom::golden {
-namespace cases_test {
+namespace headroom::golden::cases_test {
 
 namespace fs = std::filesystem;
 
@@ -123,5 +114,4 @@ TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
   }
 }
 
-}  // namespace cases_test
-}  // namespace headroom::golden
+}  // namespace headroom::golden::cases_test

@@ -1,9 +1,6 @@
 #include "golden.h"
 
-#include <algorithm>
-
 #include "case.h"
-#include "headroom/core/error.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/ops/choice.h"
 

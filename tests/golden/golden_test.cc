@@ -2,16 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
 #include "tiny/folder.h"
 
-namespace headroom::golden {
-namespace golden_test {
+namespace headroom::golden::golden_test {
 
 namespace fs = std::filesystem;
 
@@ -85,5 +81,4 @@ TEST(Golden, AnUnknownFamilyFailsAndBadFilesDoNotStopTheRest) {
   EXPECT_THROW(run_cases({one.folder.path()}, {}), UserError);
 }
 
-}  // namespace golden_test
-}  // namespace headroom::golden
+}  // namespace headroom::golden::golden_test

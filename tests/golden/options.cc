@@ -1,18 +1,12 @@
 // Converts the options of cases to Headroom's options.
-#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "case.h"
 #include "engine/nn/attention/gaussian_mixture.h"
 #include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/projection_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
-#include "headroom/core/error.h"
-#include "headroom/nn/routing.h"
-#include "headroom/ops/head_map.h"
 
 namespace headroom::golden {
 namespace {

@@ -2,19 +2,14 @@
 // classifiers.
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <algorithm>
 #include <iterator>
 
 #include "case.h"
 #include "engine/models/block.h"
 #include "engine/models/vocabulary_layers.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
-#include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
-#include "headroom/nn/routing.h"
 
 namespace headroom::golden {
 namespace {

@@ -6,18 +6,14 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <map>
 #include <optional>
 #include <regex>
-#include <set>
-#include <sstream>
 
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
 #include "training/cost/cost.h"
 
-namespace headroom::cost {
-namespace papers_test {
+namespace headroom::cost::papers_test {
 
 using config::Config;
 using config::Recipe;
@@ -441,5 +437,4 @@ TEST(PrintedNumbers, AgreeToTheirLastDigit) {
   EXPECT_FALSE(is_numeric("[\"v\"]") || is_numeric("true"));
 }
 
-}  // namespace papers_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::papers_test

@@ -1,10 +1,8 @@
 // Writes short texts and token files, with the tokenizer of bytes, to a temporary folder.
 #pragma once
 
-#include <filesystem>
 #include <iterator>
 #include <memory>
-#include <string>
 
 #include "data/tokens/token_file.h"
 #include "foundation/core/random.h"

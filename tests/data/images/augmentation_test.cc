@@ -1,13 +1,10 @@
 #include "data/images/augmentation.h"
 
-#include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "image_files.h"
 
-namespace headroom::data {
-namespace augmentation_test {
+namespace headroom::data::augmentation_test {
 
 std::vector<std::uint8_t> square(const Image& image, std::int64_t side) {
   return planes_of(image, middle(image, 1.0), side).pixels;
@@ -234,5 +231,4 @@ TEST(AugmentAtRandom, IsAFunctionOfTheSeed) {
   EXPECT_FLOAT_EQ(drawn(all.without_changes(), 0)[70], static_cast<float>(plain.pixels[70]) / 127.5F - 1.0F);
 }
 
-}  // namespace augmentation_test
-}  // namespace headroom::data
+}  // namespace headroom::data::augmentation_test

@@ -10,9 +10,7 @@
 #include <jpeglib.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
-#include <string>
 
 #include "data/images/image_dataset.h"
 

@@ -1,16 +1,11 @@
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
-#include "data/images/image_dataset.h"
 #include "data/text/support.h"
-#include "headroom/core/error.h"
 #include "image_files.h"
 
-namespace headroom::data {
-namespace image_folder_test {
+namespace headroom::data::image_folder_test {
 
 std::vector<std::int32_t> labels_of(const ImageDataset& set) {
   std::vector<std::int32_t> labels;
@@ -206,5 +201,4 @@ TEST_F(ImageFolderFiles, SubfoldersAreReadAndSpecialFilesNamed) {
   }
 }
 
-}  // namespace image_folder_test
-}  // namespace headroom::data
+}  // namespace headroom::data::image_folder_test

@@ -1,13 +1,9 @@
-#include <zlib.h>
-
 #include "data/images/augmentation.h"
-#include "data/images/image_dataset.h"
 #include "data/text/support.h"
 #include "fuzz.h"
 #include "image_files.h"
 
-namespace headroom::data {
-namespace image_fuzz_test {
+namespace headroom::data::image_fuzz_test {
 
 constexpr std::int64_t kCampaigns = 4;  // share the time of each function
 
@@ -114,5 +110,4 @@ TEST_F(ImageFuzz, Cifar) {
       kCampaigns);
 }
 
-}  // namespace image_fuzz_test
-}  // namespace headroom::data
+}  // namespace headroom::data::image_fuzz_test

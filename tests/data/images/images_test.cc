@@ -1,15 +1,12 @@
 #include "data/images/image_dataset.h"
 
 #include <cmath>
-#include <set>
 
 #include "data/images/augmentation.h"
 #include "data/text/support.h"
-#include "headroom/core/error.h"
 #include "image_files.h"
 
-namespace headroom::data {
-namespace images_test {
+namespace headroom::data::images_test {
 
 const ImageReading kSmall = {.size = 4, .channels = 1, .n_classes = 10};
 
@@ -129,5 +126,4 @@ TEST(Augment, MovesAndMirrorsDependingOnTheSeed) {
                                               {102, 51, 0, 255, 204, 153, 30, 20, 10}}));
 }
 
-}  // namespace images_test
-}  // namespace headroom::data
+}  // namespace headroom::data::images_test

@@ -1,12 +1,8 @@
 #include "data/pairs/pairs.h"
 
-#include <map>
-#include <set>
-
 #include "data/text/support.h"
 
-namespace headroom::data {
-namespace pairs_test {
+namespace headroom::data::pairs_test {
 
 using PairsTest = FolderTest;
 
@@ -331,5 +327,4 @@ TEST_F(PairFileTest, BatchesContinueFromAPosition) {
   EXPECT_HAS(user_error_of([&] { PairBatches(file, {.rows = 4, .longest = 1}); }), "model.context_length");
 }
 
-}  // namespace pairs_test
-}  // namespace headroom::data
+}  // namespace headroom::data::pairs_test

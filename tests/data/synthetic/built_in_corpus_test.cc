@@ -4,8 +4,7 @@
 #include "data/text/support.h"
 #include "data/tokens/token_file.h"
 
-namespace headroom::data {
-namespace built_in_corpus_test {
+namespace headroom::data::built_in_corpus_test {
 
 namespace fs = std::filesystem;
 
@@ -114,5 +113,4 @@ TEST(InstalledTorch, HasACorpus) {
   EXPECT_FALSE(block.empty());
 }
 
-}  // namespace built_in_corpus_test
-}  // namespace headroom::data
+}  // namespace headroom::data::built_in_corpus_test

@@ -1,15 +1,11 @@
 #include "data/synthetic/composition_task.h"
 
-#include <map>
-#include <set>
-
 #include "data/synthetic/run_text.h"
 #include "data/text/documents.h"
 #include "data/text/support.h"
 #include "headroom/core/json.h"
 
-namespace headroom::data {
-namespace composition_modelling_test {
+namespace headroom::data::composition_modelling_test {
 
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
@@ -115,5 +111,4 @@ TEST(CompositionTask, TextIsTheSameEveryTime) {
   EXPECT_EQ(lines_of(text_of(*open_split(options, Split::validation))).size(), 888U * 9);
 }
 
-}  // namespace composition_modelling_test
-}  // namespace headroom::data
+}  // namespace headroom::data::composition_modelling_test

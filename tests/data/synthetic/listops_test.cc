@@ -1,12 +1,8 @@
 #include "data/synthetic/listops.h"
 
-#include <set>
-
 #include "data/text/support.h"
-#include "headroom/core/error.h"
 
-namespace headroom::data::listops {
-namespace listops_test {
+namespace headroom::data::listops::listops_test {
 
 namespace fs = std::filesystem;
 
@@ -215,5 +211,4 @@ TEST(PublicListOps, EveryLabelOfTheOfficialTestSetIsItsValue) {
   EXPECT_EQ(right, 10000);
 }
 
-}  // namespace listops_test
-}  // namespace headroom::data::listops
+}  // namespace headroom::data::listops::listops_test

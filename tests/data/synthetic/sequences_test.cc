@@ -2,19 +2,9 @@
 // refused.
 #include "data/synthetic/sequences.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "folder_test.h"
-#include "headroom/core/error.h"
 
-namespace headroom::data {
-namespace {
+namespace headroom::data::sequences_test {
 
 using config::Synthetic;
 
@@ -185,5 +175,4 @@ TEST(SyntheticSequencesTest, ChanceIsThatOfARandomPossibleAnswer) {
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::parity)), 0.5);
 }
 
-}  // namespace
-}  // namespace headroom::data
+}  // namespace headroom::data::sequences_test

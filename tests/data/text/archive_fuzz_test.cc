@@ -4,8 +4,7 @@
 #include "fuzz.h"
 #include "support.h"
 
-namespace headroom::data {
-namespace archive_fuzz_test {
+namespace headroom::data::archive_fuzz_test {
 
 class ArchiveFuzz : public FolderTest {
  protected:
@@ -49,5 +48,4 @@ TEST_F(ArchiveFuzz, PackedTar) {
       packed, 1000, [&](const std::string& input) { read("input.tgz", input); }, kCampaigns);
 }
 
-}  // namespace archive_fuzz_test
-}  // namespace headroom::data
+}  // namespace headroom::data::archive_fuzz_test

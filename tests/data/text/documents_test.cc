@@ -3,8 +3,7 @@
 #include "archives.h"
 #include "support.h"
 
-namespace headroom::data {
-namespace documents_test {
+namespace headroom::data::documents_test {
 
 bool is_jsonl(std::string_view name) {
   return name.ends_with(".jsonl");
@@ -102,5 +101,4 @@ TEST(ForEachLine, CountsFromOne) {
   EXPECT_EQ(seen, (std::vector<std::string>{"1:a", "2:", "3:b"}));
 }
 
-}  // namespace documents_test
-}  // namespace headroom::data
+}  // namespace headroom::data::documents_test

@@ -4,11 +4,9 @@
 #include "data/text/labelled_text.h"
 #include "data/tokens/token_file.h"
 #include "foundation/core/text/utf8.h"
-#include "headroom/tokenizers/tokenizer.h"
 #include "support.h"
 
-namespace headroom::data {
-namespace data_fuzz_test {
+namespace headroom::data::data_fuzz_test {
 
 using config::TokenizerKind;
 
@@ -113,5 +111,4 @@ TEST_F(DataFuzz, SentencePairs) {
   }
 }
 
-}  // namespace data_fuzz_test
-}  // namespace headroom::data
+}  // namespace headroom::data::data_fuzz_test

@@ -2,8 +2,7 @@
 #include "data/tokens/token_file.h"
 #include "support.h"
 
-namespace headroom::data {
-namespace public_data_test {
+namespace headroom::data::public_data_test {
 
 namespace fs = std::filesystem;
 using config::TokenizerKind;
@@ -47,5 +46,4 @@ TEST_F(PublicDataTest, Gpt2SplitsTinyShakespeareIntoTheKnownNumberOfTokens) {
   EXPECT_TRUE(tokenizer->decode(ids) == text_of(*text));
 }
 
-}  // namespace public_data_test
-}  // namespace headroom::data
+}  // namespace headroom::data::public_data_test

@@ -4,13 +4,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "data/text/text.h"
 #include "folder_test.h"
-#include "foundation/core/random.h"
 
 namespace headroom::data {
 

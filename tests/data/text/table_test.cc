@@ -1,10 +1,7 @@
-
 #include "data/text/labelled_text.h"
-#include "headroom/core/error.h"
 #include "support.h"
 
-namespace headroom::data {
-namespace table_test {
+namespace headroom::data::table_test {
 
 using Rows = std::vector<std::vector<std::string>>;
 
@@ -125,5 +122,4 @@ TEST_F(LabelledText, NamesTheError) {
   EXPECT_EQ(complaint("a.csv", "label,text\nno,x\n"), "data.classes: must name model.n_classes = 2 classes, got 1");
 }
 
-}  // namespace table_test
-}  // namespace headroom::data
+}  // namespace headroom::data::table_test

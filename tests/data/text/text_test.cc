@@ -1,13 +1,10 @@
 #include "data/text/text.h"
 #include "data/synthetic/run_text.h"
 
-#include <set>
-
 #include "foundation/core/text/utf8.h"
 #include "support.h"
 
-namespace headroom::data {
-namespace text_test {
+namespace headroom::data::text_test {
 
 class TextTest : public FolderTest {};
 
@@ -402,5 +399,4 @@ TEST_F(TextTest, DocumentsLargerThanABlock) {
   EXPECT_EQ(text_of({write("large.jsonl", lines)}), expected);
 }
 
-}  // namespace text_test
-}  // namespace headroom::data
+}  // namespace headroom::data::text_test

@@ -1,15 +1,11 @@
-#include <map>
-
 #include "data/text/support.h"
 #include "data/tokenizers/bpe/model.h"
 #include "data/tokenizers/patterns.h"
 #include "data/tokens/token_file.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/json.h"
-#include "headroom/tokenizers/tokenizer.h"
 
-namespace headroom::tokenizers {
-namespace bpe_test {
+namespace headroom::tokenizers::bpe_test {
 
 using config::TokenizerKind;
 using Ids = std::vector<std::int32_t>;
@@ -438,5 +434,4 @@ TEST_F(BpeTest, BytesWithoutATokenAreReported) {
   EXPECT_HAS(user_error_of([&] { tokenizer(json); }), "model.unk_token replaces bytes without a token");
 }
 
-}  // namespace bpe_test
-}  // namespace headroom::tokenizers
+}  // namespace headroom::tokenizers::bpe_test

@@ -1,13 +1,9 @@
 // Trains byte-level BPE. The end-to-end tests compare merges and ids with the `tokenizers` package.
-#include <set>
 
 #include "data/text/support.h"
-#include "data/text/text.h"
 #include "data/tokenizers/bpe/model.h"
-#include "headroom/tokenizers/tokenizer.h"
 
-namespace headroom::tokenizers {
-namespace bpe_training_test {
+namespace headroom::tokenizers::bpe_training_test {
 
 using config::TokenizerKind;
 
@@ -80,5 +76,4 @@ TEST_F(BpeTrainingTest, ImpossibleSizesAreRefused) {
   EXPECT_HAS(message, "got 300");
 }
 
-}  // namespace bpe_training_test
-}  // namespace headroom::tokenizers
+}  // namespace headroom::tokenizers::bpe_training_test

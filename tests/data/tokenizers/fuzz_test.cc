@@ -4,8 +4,7 @@
 #include "folder_test.h"
 #include "headroom/tokenizers/tokenizer.h"
 
-namespace headroom::tokenizers {
-namespace tokenizers_fuzz_test {
+namespace headroom::tokenizers::tokenizers_fuzz_test {
 
 using config::TokenizerKind;
 
@@ -83,5 +82,4 @@ TEST_F(TokenizerFuzz, OtherTokenizers) {
       pairs, 2000, [](const std::string& input) { use(*restore_tokenizer(TokenizerKind::bytes, input, "two")); }, 3);
 }
 
-}  // namespace tokenizers_fuzz_test
-}  // namespace headroom::tokenizers
+}  // namespace headroom::tokenizers::tokenizers_fuzz_test

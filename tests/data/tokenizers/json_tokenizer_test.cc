@@ -2,12 +2,9 @@
 // package `tokenizers`.
 #include "data/text/support.h"
 #include "foundation/core/text/utf8.h"
-#include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "headroom/tokenizers/tokenizer.h"
 
-namespace headroom::tokenizers {
-namespace json_tokenizer_test {
+namespace headroom::tokenizers::json_tokenizer_test {
 
 using Ids = std::vector<std::int32_t>;
 
@@ -276,5 +273,4 @@ TEST_F(JsonTokenizers, ComeBeforeAModel) {
   EXPECT_EQ(load_tokenizer(folder_)->encode(" a"), (Ids{1, 0}));
 }
 
-}  // namespace json_tokenizer_test
-}  // namespace headroom::tokenizers
+}  // namespace headroom::tokenizers::json_tokenizer_test

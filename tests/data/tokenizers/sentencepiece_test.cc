@@ -4,10 +4,8 @@
 #include "data/tokenizers/sentencepiece/line_sample.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
 #include "fuzz.h"
-#include "headroom/tokenizers/tokenizer.h"
 
-namespace headroom::tokenizers {
-namespace sentencepiece_test {
+namespace headroom::tokenizers::sentencepiece_test {
 
 using config::TokenizerKind;
 using Ids = std::vector<std::int32_t>;
@@ -312,5 +310,4 @@ TEST(LineSample, IsBoundedEvenAndTheSameEveryTime) {
   }
 }
 
-}  // namespace sentencepiece_test
-}  // namespace headroom::tokenizers
+}  // namespace headroom::tokenizers::sentencepiece_test

@@ -6,11 +6,9 @@
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
 #include "data/tokens/token_file.h"
 #include "foundation/core/text/utf8.h"
-#include "headroom/core/files.h"
 #include "headroom/core/json.h"
 
-namespace headroom::tokenizers {
-namespace sentencepiece_whole_test {
+namespace headroom::tokenizers::sentencepiece_whole_test {
 
 using config::TokenizerKind;
 using Ids = std::vector<std::int32_t>;
@@ -252,5 +250,4 @@ TEST_F(SentencePieceFiles, AreFoundInFolders) {
   EXPECT_HAS(user_error_of([&] { load_tokenizer(folder_); }), "tokenizer.json");
 }
 
-}  // namespace sentencepiece_whole_test
-}  // namespace headroom::tokenizers
+}  // namespace headroom::tokenizers::sentencepiece_whole_test

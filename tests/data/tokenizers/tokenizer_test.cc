@@ -1,10 +1,8 @@
 #include "headroom/tokenizers/tokenizer.h"
 
 #include "data/text/support.h"
-#include "headroom/core/files.h"
 
-namespace headroom::tokenizers {
-namespace tokenizer_test {
+namespace headroom::tokenizers::tokenizer_test {
 
 using config::TokenizerKind;
 using Ids = std::vector<std::int32_t>;
@@ -183,5 +181,4 @@ TEST_F(TokenizerTest, OtherFilesAreRefusedByName) {
   EXPECT_HAS(user_error_of([&] { load_tokenizer(write("other.tokenizer", other)); }), "but the file says words-5");
 }
 
-}  // namespace tokenizer_test
-}  // namespace headroom::tokenizers
+}  // namespace headroom::tokenizers::tokenizer_test

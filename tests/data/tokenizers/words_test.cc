@@ -1,16 +1,11 @@
 #include "data/tokenizers/bpe/word_pattern.h"
 
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
 
 #include "data/tokenizers/patterns.h"
 #include "folder_test.h"
 
-namespace headroom::tokenizers {
-namespace words_test {
+namespace headroom::tokenizers::words_test {
 
 using Words = std::vector<std::string>;
 
@@ -157,5 +152,4 @@ TEST(Words, EndBeforeBlanks) {
   EXPECT_FALSE(ends_word(patterns::kDeepseekV2, "\327\220 ", 2)) << "Hebrew and blanks are one word";
 }
 
-}  // namespace words_test
-}  // namespace headroom::tokenizers
+}  // namespace headroom::tokenizers::words_test

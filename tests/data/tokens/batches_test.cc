@@ -1,16 +1,11 @@
 #include "data/tokens/batches.h"
 
-#include <map>
 #include <numeric>
-#include <set>
 
-#include "data/text/support.h"
 #include "data/tokens/example_order.h"
-#include "headroom/core/safetensors.h"
 #include "token_files.h"
 
-namespace headroom::data {
-namespace batches_test {
+namespace headroom::data::batches_test {
 
 class BatchesTest : public FolderTest {
  protected:
@@ -270,5 +265,4 @@ TEST_F(BatchesTest, ALimitedEvaluationIsSpreadEvenlyOverTheFile) {
   }
 }
 
-}  // namespace batches_test
-}  // namespace headroom::data
+}  // namespace headroom::data::batches_test

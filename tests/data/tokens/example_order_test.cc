@@ -2,13 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <set>
-
-#include "headroom/core/error.h"
-
-namespace headroom::data {
-namespace example_order_test {
+namespace headroom::data::example_order_test {
 
 std::int64_t length_of(std::int64_t example) {
   return 1 + example * 7919 % 50;
@@ -46,5 +40,4 @@ TEST(ExampleOrder, RefusesInvalidPositions) {
   EXPECT_THROW(o.seek({.epoch = -1, .step = 0}), UserError);
 }
 
-}  // namespace example_order_test
-}  // namespace headroom::data
+}  // namespace headroom::data::example_order_test

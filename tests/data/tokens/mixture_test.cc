@@ -1,13 +1,9 @@
-#include <map>
 #include <numeric>
-#include <set>
 
-#include "data/text/support.h"
 #include "data/tokens/batches.h"
 #include "token_files.h"
 
-namespace headroom::data {
-namespace mixture_test {
+namespace headroom::data::mixture_test {
 
 using config::Batching;
 
@@ -152,5 +148,4 @@ TEST_F(MixtureTest, IncompatibleCorporaAreRefusedByName) {
              "1.tokens: holds 10 tokens");
 }
 
-}  // namespace mixture_test
-}  // namespace headroom::data
+}  // namespace headroom::data::mixture_test

@@ -1,11 +1,8 @@
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "data/text/support.h"
 #include "token_files.h"
 
-namespace headroom::data {
-namespace prepare_test {
+namespace headroom::data::prepare_test {
 
 namespace fs = std::filesystem;
 using config::TokenizerKind;
@@ -258,5 +255,4 @@ TEST_F(PrepareTest, AGivenTokenizerIsUsed) {
   EXPECT_EQ(ids_of(TokenFile(prepared.validation.file)), tokenizer->encode("b d\n"));
 }
 
-}  // namespace prepare_test
-}  // namespace headroom::data
+}  // namespace headroom::data::prepare_test

@@ -2,13 +2,10 @@
 
 #include <numeric>
 
-#include "data/text/support.h"
 #include "foundation/core/machine/system.h"
-#include "headroom/core/files.h"
 #include "token_files.h"
 
-namespace headroom::data {
-namespace token_file_test {
+namespace headroom::data::token_file_test {
 
 namespace fs = std::filesystem;
 using config::TokenizerKind;
@@ -252,5 +249,4 @@ TEST_F(TokenFileTest, AHugeFileIsReadOnDemand) {
   EXPECT_LT(resident_memory_bytes() - before, std::int64_t{16} << 20);
 }
 
-}  // namespace token_file_test
-}  // namespace headroom::data
+}  // namespace headroom::data::token_file_test

@@ -2,14 +2,9 @@
 #pragma once
 
 #include <cstring>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "data/text/support.h"
 #include "data/tokens/token_file.h"
-#include "headroom/core/safetensors.h"
 
 namespace headroom::data {
 

@@ -7,8 +7,7 @@
 #include "headroom/ops/expert_linear.h"
 #include "one_thread.h"
 
-namespace headroom::emulated_cuda {
-namespace keeping_test {
+namespace headroom::emulated_cuda::keeping_test {
 
 const at::TensorOptions kThere = at::TensorOptions(at::kFloat).device(at::kCUDA);
 
@@ -77,5 +76,4 @@ TEST(EmulatedCuda, CountsWaitsAndOperators) {
   EXPECT_EQ(counts().all_waits(), 6);
 }
 
-}  // namespace keeping_test
-}  // namespace headroom::emulated_cuda
+}  // namespace headroom::emulated_cuda::keeping_test

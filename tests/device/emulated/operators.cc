@@ -11,8 +11,7 @@
 
 #include "emulated_cuda.h"
 
-namespace headroom::emulated_cuda {
-namespace {
+namespace headroom::emulated_cuda::operators {
 
 // The shape of these operators' results depends on input values, so the host must wait for the device.
 const std::set<std::string> kWaiting = {"aten::_local_scalar_dense",
@@ -249,5 +248,4 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   }
 }
 
-}  // namespace
-}  // namespace headroom::emulated_cuda
+}  // namespace headroom::emulated_cuda::operators

@@ -9,8 +9,7 @@
 #include "one_thread.h"
 #include "training/train/step/step.h"
 
-namespace headroom::emulated_cuda {
-namespace waits_test {
+namespace headroom::emulated_cuda::waits_test {
 
 // Returns a zoo recipe with fewer tokens.
 config::Config of_the_zoo(const std::string& name) {
@@ -80,5 +79,4 @@ INSTANTIATE_TEST_SUITE_P(Device, Waits,
                                            Expected{"dcmha", 1910}, Expected{"moa", 1205}, Expected{"mgk", 1194}),
                          [](const auto& test) { return std::string(test.param.recipe); });
 
-}  // namespace waits_test
-}  // namespace headroom::emulated_cuda
+}  // namespace headroom::emulated_cuda::waits_test

@@ -1,16 +1,12 @@
 #include "headroom/decode/beam_search.h"
-#include "headroom/config/attention/routing_options.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "tiny/files.h"
 
-namespace headroom::decode {
-namespace beam_search_test {
+namespace headroom::decode::beam_search_test {
 
 constexpr std::int64_t kWords = 6, kBegin = 1, kEnd = 2, kLongest = 4;
 
@@ -173,5 +169,4 @@ TEST(BeamSearch, InvalidOptionsAreRefused) {
   EXPECT_TRUE(beam_search(model, sources(0, 2), {}, search(2), {}).empty());
 }
 
-}  // namespace beam_search_test
-}  // namespace headroom::decode
+}  // namespace headroom::decode::beam_search_test

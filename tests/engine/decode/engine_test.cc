@@ -2,18 +2,13 @@
 #include "headroom/decode/engine.h"
 
 #include <ATen/Parallel.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
 
 #include "engine/decode/row.h"
 #include "engine/models/small_models.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/core/error.h"
 
-namespace headroom::decode {
-namespace engine_test {
+namespace headroom::decode::engine_test {
 
 using Tokens = std::vector<std::int64_t>;
 
@@ -413,5 +408,4 @@ TEST(Engine, RefusesBadRequests) {
   EXPECT_THROW(Engine(model, {.prefix_cache_tokens = -1}), UserError);
 }
 
-}  // namespace engine_test
-}  // namespace headroom::decode
+}  // namespace headroom::decode::engine_test

@@ -3,16 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
-#include <set>
 
 #include "engine/decode/row.h"
 #include "foundation/core/text/utf8.h"
-#include "headroom/core/error.h"
 #include "tiny/files.h"
 
-namespace headroom::decode {
-namespace generate_test {
+namespace headroom::decode::generate_test {
 
 models::LanguageModel tiny_model() {
   return models::LanguageModel(tiny::config().model, 5);
@@ -217,5 +213,4 @@ TEST(TextStream, KeepsACodePointAfterAReplacementOrABadLeadByte) {
   }
 }
 
-}  // namespace generate_test
-}  // namespace headroom::decode
+}  // namespace headroom::decode::generate_test

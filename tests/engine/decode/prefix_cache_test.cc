@@ -1,11 +1,8 @@
 #include "engine/decode/prefix_cache.h"
 
-#include <gtest/gtest.h>
-
 #include "engine/models/small_models.h"
 
-namespace headroom::decode {
-namespace prefix_cache_test {
+namespace headroom::decode::prefix_cache_test {
 
 using Tokens = std::vector<std::int64_t>;
 
@@ -42,5 +39,4 @@ TEST(PrefixCache, KeepsWhatWasUsedLast) {
   EXPECT_EQ(cache.held(), 20);
 }
 
-}  // namespace prefix_cache_test
-}  // namespace headroom::decode
+}  // namespace headroom::decode::prefix_cache_test

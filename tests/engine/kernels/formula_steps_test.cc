@@ -1,16 +1,13 @@
 // Tests the operations of formulas and their gradients with every instruction set of this CPU.
 #include "engine/kernels/cpu/attention/formula_steps.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
 
-#include "engine/kernels/cpu/matmul/matrix.h"
 #include "kernel_testing.h"
 
-namespace headroom::kernels {
-namespace formula_steps_test {
+namespace headroom::kernels::formula_steps_test {
 
 using formula::Node;
 using formula::Op;
@@ -119,5 +116,4 @@ TEST(FormulaSteps, HiddenPairsHaveNoGradient) {
   });
 }
 
-}  // namespace formula_steps_test
-}  // namespace headroom::kernels
+}  // namespace headroom::kernels::formula_steps_test

@@ -5,9 +5,6 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include <limits>
-#include <vector>
-
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 
 namespace headroom::kernels::testing {

@@ -8,8 +8,7 @@
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "kernel_testing.h"
 
-namespace headroom::kernels {
-namespace matmul_test {
+namespace headroom::kernels::matmul_test {
 
 using testing::kSizes;
 using testing::on_every_target;
@@ -253,5 +252,4 @@ TEST(Bfloat16, RoundsToNearestEvenAndWidensExactly) {
   });
 }
 
-}  // namespace matmul_test
-}  // namespace headroom::kernels
+}  // namespace headroom::kernels::matmul_test

@@ -5,8 +5,7 @@
 
 #include "kernel_testing.h"
 
-namespace headroom::kernels {
-namespace softmax_rows_test {
+namespace headroom::kernels::softmax_rows_test {
 
 using testing::expect_guard_untouched;
 using testing::guarded;
@@ -131,5 +130,4 @@ TEST(SoftmaxRows, CrossEntropyAndItsGradient) {
   });
 }
 
-}  // namespace softmax_rows_test
-}  // namespace headroom::kernels
+}  // namespace headroom::kernels::softmax_rows_test

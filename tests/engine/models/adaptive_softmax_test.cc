@@ -3,8 +3,7 @@
 #include "engine/ops/gradients.h"
 #include "one_thread.h"
 
-namespace headroom::models {
-namespace adaptive_softmax_test {
+namespace headroom::models::adaptive_softmax_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -52,5 +51,4 @@ TEST(AdaptiveSoftmax, LikelihoodsAndGradientsAreThoseOfTheDistribution) {
   }
 }
 
-}  // namespace adaptive_softmax_test
-}  // namespace headroom::models
+}  // namespace headroom::models::adaptive_softmax_test

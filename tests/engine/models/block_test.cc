@@ -3,8 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
-namespace headroom::models {
-namespace block_test {
+namespace headroom::models::block_test {
 
 constexpr std::int64_t kRows = 3, kTokens = 5, kWidth = 16;
 
@@ -65,5 +64,4 @@ TEST(Block, OutputNormsComeBeforeTheAddition) {
   EXPECT_TRUE(half.added(h, false).allclose(added * 3.0));
 }
 
-}  // namespace block_test
-}  // namespace headroom::models
+}  // namespace headroom::models::block_test

@@ -1,12 +1,9 @@
 // Tests that cached weights give bit-identical results to weights that are cast for every token.
-#include <gtest/gtest.h>
 
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/models/language_model.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace cached_weights_test {
+namespace headroom::models::cached_weights_test {
 
 using config::ModelOptions;
 using testing::decode;
@@ -66,5 +63,4 @@ TEST(KeptProducts, DecodeToTheSameLogits) {
   }
 }
 
-}  // namespace cached_weights_test
-}  // namespace headroom::models
+}  // namespace headroom::models::cached_weights_test

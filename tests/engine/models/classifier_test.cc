@@ -1,14 +1,10 @@
 #include "headroom/models/classifier.h"
 
-#include <gtest/gtest.h>
-
 #include "engine/ops/gradients.h"
-#include "headroom/core/error.h"
 #include "one_thread.h"
 #include "tiny/options.h"
 
-namespace headroom::models {
-namespace classifier_test {
+namespace headroom::models::classifier_test {
 
 using testing::relative_error;
 
@@ -48,5 +44,4 @@ TEST(Classifier, PairsShareOneEncoder) {
   EXPECT_THROW(Classifier(options, 1), UserError);
 }
 
-}  // namespace classifier_test
-}  // namespace headroom::models
+}  // namespace headroom::models::classifier_test

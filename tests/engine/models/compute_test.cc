@@ -3,8 +3,7 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
-namespace headroom::models {
-namespace compute_test {
+namespace headroom::models::compute_test {
 
 TEST(Precision, AutomaticIsDecidedOnce) {
   const at::Device gpu(at::kCUDA, 0);
@@ -16,5 +15,4 @@ TEST(Precision, AutomaticIsDecidedOnce) {
   EXPECT_EQ(resolve(config::Precision::automatic, gpu), config::Precision::bf16);
 }
 
-}  // namespace compute_test
-}  // namespace headroom::models
+}  // namespace headroom::models::compute_test

@@ -1,20 +1,14 @@
 // Tests that batched decoding is batch-invariant while rows join and leave the batch.
 #include "headroom/models/decoding.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <numeric>
 
 #include "engine/nn/combinations.h"
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention_part.h"
-#include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace decoding_test {
+namespace headroom::models::decoding_test {
 
 using testing::relative_error;
 
@@ -253,5 +247,4 @@ TEST(LayersThatDiffer, DecodeLikeTheFullPass) {
   }
 }
 
-}  // namespace decoding_test
-}  // namespace headroom::models
+}  // namespace headroom::models::decoding_test

@@ -1,17 +1,11 @@
 #include "headroom/models/encoder_decoder.h"
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "engine/ops/gradients.h"
 #include "headroom/config/attention/score_options.h"
-#include "headroom/core/error.h"
 #include "one_thread.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace encoder_decoder_test {
+namespace headroom::models::encoder_decoder_test {
 
 using config::ModelOptions;
 using testing::decode;
@@ -259,5 +253,4 @@ TEST(EncoderDecoder, BadInputIsRefused) {
   EXPECT_THROW(EncoderDecoder(other, 1), UserError);
 }
 
-}  // namespace encoder_decoder_test
-}  // namespace headroom::models
+}  // namespace headroom::models::encoder_decoder_test

@@ -6,8 +6,7 @@
 #include "starts.h"
 #include "tiny/options.h"
 
-namespace headroom::models {
-namespace initialisation_test {
+namespace headroom::models::initialisation_test {
 
 using testing::constant;
 using testing::expect_start;
@@ -109,5 +108,4 @@ TEST(Initialisation, HeadsOfTheOtherModels) {
   expect_start("head.w_down", vision.parameters().at("head.w_down"), constant(0));
 }
 
-}  // namespace initialisation_test
-}  // namespace headroom::models
+}  // namespace headroom::models::initialisation_test

@@ -1,19 +1,11 @@
 #include "headroom/models/language_model.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <vector>
-
 #include "engine/ops/gradients.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/config/config.h"
-#include "headroom/core/error.h"
 #include "one_thread.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace language_model_test {
+namespace headroom::models::language_model_test {
 
 using config::ModelOptions;
 using testing::decode;
@@ -131,5 +123,4 @@ TEST(LanguageModel, TooLongAChunkAndMissingKindsAreRefused) {
   EXPECT_THROW(LanguageModel(other, 1), UserError);
 }
 
-}  // namespace language_model_test
-}  // namespace headroom::models
+}  // namespace headroom::models::language_model_test

@@ -1,17 +1,10 @@
 #include "headroom/models/masked_language_model.h"
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/core/error.h"
 #include "one_thread.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace masked_language_model_test {
+namespace headroom::models::masked_language_model_test {
 
 using config::ModelOptions;
 using testing::relative_error;
@@ -98,5 +91,4 @@ TEST(MaskedLanguageModel, BadInputIsRefused) {
   EXPECT_THROW(MaskedLanguageModel(other, 1), UserError);
 }
 
-}  // namespace masked_language_model_test
-}  // namespace headroom::models
+}  // namespace headroom::models::masked_language_model_test

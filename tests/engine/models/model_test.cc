@@ -4,12 +4,10 @@
 
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
 #include "tiny/options.h"
 
-namespace headroom::models {
-namespace model_test {
+namespace headroom::models::model_test {
 
 // Returns a small model of the given kind.
 config::ModelOptions small(config::ModelKind kind) {
@@ -98,5 +96,4 @@ TEST(AsLanguageModel, RefusesOtherKindsOfModel) {
   EXPECT_THROW(as_language_model(*make_model(small(config::ModelKind::vision), 1), "generate"), UserError);
 }
 
-}  // namespace model_test
-}  // namespace headroom::models
+}  // namespace headroom::models::model_test

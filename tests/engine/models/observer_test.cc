@@ -1,15 +1,12 @@
 // Tests the observed values of whole models, in full passes and in decoding.
 #include "headroom/nn/observer.h"
 
-#include <gtest/gtest.h>
-
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace observer_test {
+namespace headroom::models::observer_test {
 
 using Values = std::map<std::string, std::vector<at::Tensor>>;
 
@@ -117,5 +114,4 @@ TEST(ObservedModels, OnlyObservedLayersUseTheReference) {
   EXPECT_EQ(recorder.values.size(), 3U);
 }
 
-}  // namespace observer_test
-}  // namespace headroom::models
+}  // namespace headroom::models::observer_test

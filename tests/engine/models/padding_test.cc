@@ -1,10 +1,5 @@
 // Tests that padding does not change losses, usage counts or priors, for every attention part and for expert MLPs.
 #include <ATen/core/grad_mode.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "engine/models/model_base.h"
 #include "engine/nn/combinations.h"
@@ -13,8 +8,7 @@
 #include "headroom/models/model.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace padding_test {
+namespace headroom::models::padding_test {
 
 constexpr std::int64_t kVocabulary = 11;
 const std::vector<std::int64_t> kLengths = {3, 8, 1, 6};
@@ -119,5 +113,4 @@ TEST(Padding, ChangesNoLoss) {
   EXPECT_GT(updated, 0U);
 }
 
-}  // namespace padding_test
-}  // namespace headroom::models
+}  // namespace headroom::models::padding_test

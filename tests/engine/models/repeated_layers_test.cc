@@ -1,18 +1,15 @@
 // Tests MoEUT: repeated layers (n_groups), and norms only before attention scores and routing (norm_position "peri").
-#include <gtest/gtest.h>
 
 #include "engine/models/block.h"
 #include "engine/nn/combinations.h"
 #include "engine/nn/linear.h"
 #include "engine/ops/gradients.h"
-#include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace repeated_layers_test {
+namespace headroom::models::repeated_layers_test {
 
 using testing::relative_error;
 
@@ -199,5 +196,4 @@ TEST(PeriNorm, RefusesUnsupportedLayers) {
   EXPECT_THROW(Block::with_cross_attention(o, place, build), UserError);
 }
 
-}  // namespace repeated_layers_test
-}  // namespace headroom::models
+}  // namespace headroom::models::repeated_layers_test

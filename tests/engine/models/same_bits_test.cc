@@ -1,11 +1,6 @@
 // Tests that a text has the same bits in any batch and in any pieces, for every pair of attention parts, in sizes that
 // are not multiples of a SIMD vector.
 #include <ATen/core/grad_mode.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
 
 #include "engine/models/model_base.h"
 #include "engine/nn/combinations.h"
@@ -13,8 +8,7 @@
 #include "headroom/models/language_model.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace same_bits_test {
+namespace headroom::models::same_bits_test {
 
 constexpr std::int64_t kMost = 16, kTokens = 45;
 
@@ -147,5 +141,4 @@ TEST(SameBits, InBatchesOfAnySize) {
   }
 }
 
-}  // namespace same_bits_test
-}  // namespace headroom::models
+}  // namespace headroom::models::same_bits_test

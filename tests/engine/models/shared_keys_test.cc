@@ -1,15 +1,11 @@
 // Layers that share keys and values (attention.share_kv), layers without attention and layers without MLP, against the
 // same layers in plain tensor operations.
-#include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "engine/models/block.h"
 #include "engine/nn/layer.h"
-#include "engine/ops/gradients.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace shared_keys_test {
+namespace headroom::models::shared_keys_test {
 
 using testing::relative_error;
 
@@ -135,5 +131,4 @@ TEST(BlockWithoutMlp, IsItsAttention) {
   }
 }
 
-}  // namespace shared_keys_test
-}  // namespace headroom::models
+}  // namespace headroom::models::shared_keys_test

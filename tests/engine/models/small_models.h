@@ -3,12 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/models/decoding.h"
 #include "headroom/nn/parameters.h"
 #include "tiny/options.h"

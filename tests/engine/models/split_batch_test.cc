@@ -1,13 +1,11 @@
 // Tests that dividing a batch does not change the result: random numbers depend only on the position.
-#include <gtest/gtest.h>
 
 #include "engine/ops/gradients.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace split_batch_test {
+namespace headroom::models::split_batch_test {
 
 using testing::relative_error;
 
@@ -98,5 +96,4 @@ TEST(SplitBatch, APairsSequencesDropDifferentPlaces) {
   EXPECT_GT(relative_error(model.logits(tokens, tokens, context), same), 1e-3);
 }
 
-}  // namespace split_batch_test
-}  // namespace headroom::models
+}  // namespace headroom::models::split_batch_test

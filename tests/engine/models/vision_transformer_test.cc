@@ -1,17 +1,12 @@
 #include "headroom/models/vision_transformer.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <vector>
 
 #include "engine/ops/gradients.h"
-#include "headroom/core/error.h"
 #include "one_thread.h"
 #include "small_models.h"
 
-namespace headroom::models {
-namespace vision_transformer_test {
+namespace headroom::models::vision_transformer_test {
 
 using config::ModelOptions;
 using testing::relative_error;
@@ -122,5 +117,4 @@ TEST(VisionTransformer, BadInputIsRefused) {
   EXPECT_THROW(VisionTransformer(other, 1), UserError);
 }
 
-}  // namespace vision_transformer_test
-}  // namespace headroom::models
+}  // namespace headroom::models::vision_transformer_test

@@ -1,18 +1,9 @@
-#include <gtest/gtest.h>
-
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "engine/ops/gradients.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/core/error.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace attention_test {
+namespace headroom::nn::attention_test {
 
 using config::AttentionOptions;
 
@@ -134,10 +125,10 @@ TEST(Attention, CrossAttentionHasNoOrder) {
   EXPECT_EQ(layer.attention({.x = x, .source = source}, {}).sizes(), x.sizes());
 }
 
-}  // namespace attention_test
+}  // namespace headroom::nn::attention_test
 
 // Tests that every attention part in config has a layer, and every layer a part.
-namespace factory_test {
+namespace headroom::nn::factory_test {
 
 template <class Part, class Make>
 void expect_layers() {
@@ -156,9 +147,9 @@ TEST(Factory, EveryPartHasALayer) {
   EXPECT_THROW(factory_of<MakeScore>("liner"), Error);
 }
 
-}  // namespace factory_test
+}  // namespace headroom::nn::factory_test
 
-namespace attention_dropout_test {
+namespace headroom::nn::attention_dropout_test {
 
 constexpr std::int64_t kRows = 4, kTokens = 37, kWidth = 24, kHeads = 3;
 constexpr double kDropped = 0.3;
@@ -226,6 +217,4 @@ INSTANTIATE_TEST_SUITE_P(Scores, AttentionDropout,
                                            std::pair("gaussian_mixture", "none"), std::pair("sigmoid", "none")),
                          [](const auto& pair) { return std::string(pair.param.first) + "_" + pair.param.second; });
 
-}  // namespace attention_dropout_test
-
-}  // namespace headroom::nn
+}  // namespace headroom::nn::attention_dropout_test

@@ -1,21 +1,11 @@
 // Compares linear biases (ALiBi) and forget gates with their equations. combinations_test.cc covers gradients,
 // decoding, padding and combinations.
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "engine/ops/gradients.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/score_options.h"
-#include "headroom/core/error.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace bias_position_test {
+namespace headroom::nn::bias_position_test {
 
 using config::Forget;
 using testing::relative_error;
@@ -173,5 +163,4 @@ TEST(Forgetting, MayForgetEverything) {
   }
 }
 
-}  // namespace bias_position_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::bias_position_test

@@ -2,17 +2,10 @@
 #pragma once
 
 #include <cctype>
-#include <functional>
 #include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/config/config.h"
-#include "headroom/core/error.h"
 #include "tiny/options.h"
 
 namespace headroom::testing {

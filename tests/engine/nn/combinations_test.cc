@@ -1,24 +1,14 @@
 // Tests that every combination of projection, score, composition, position and mask either works or is refused with a
 // message, as listed in docs/combinations.md.
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
-#include <map>
-#include <sstream>
 
 #include "combinations.h"
-#include "engine/ops/gradients.h"
-#include "headroom/core/error.h"
 #include "layer.h"
 #include "one_thread.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
-namespace headroom::nn {
-namespace combinations_test {
+namespace headroom::nn::combinations_test {
 
 using testing::Choice;
 using testing::relative_error;
@@ -332,5 +322,4 @@ TEST(Combinations, EachWorksOrIsRefusedWithASentence) {
       << file << " is not what this test finds: HEADROOM_WRITE_DOCS=1 writes it anew";
 }
 
-}  // namespace combinations_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::combinations_test

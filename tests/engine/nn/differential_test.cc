@@ -1,19 +1,12 @@
 // Compares both versions of differential attention with their equations. combinations_test.cc covers decoding, padding
 // and combinations.
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
-#include <cmath>
-
-#include "engine/ops/gradients.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace differential_test {
+namespace headroom::nn::differential_test {
 
 using testing::relative_error;
 
@@ -153,5 +146,4 @@ TEST(Differential, SharesBiasAndSinkOfAHead) {
   EXPECT_THROW(ops::attention(in), Error);
 }
 
-}  // namespace differential_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::differential_test

@@ -1,15 +1,12 @@
 // Tests every kind of layer at its limits: huge scores, no visible key, one token, no valid token.
-#include <ATen/ATen.h>
 
 #include "combinations.h"
 #include "engine/ops/gradients.h"
 #include "headroom/config/attention/score_options.h"
-#include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace extremes_test {
+namespace headroom::nn::extremes_test {
 
 using testing::Choice;
 
@@ -99,5 +96,4 @@ TEST(Extremes, OneTokenIsASequence) {
   }
 }
 
-}  // namespace extremes_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::extremes_test

@@ -1,17 +1,11 @@
 // Compares tensor product attention with its equation. combinations_test.cc covers gradients, decoding, padding and
 // combinations.
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "engine/ops/gradients.h"
 #include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace factored_heads_test {
+namespace headroom::nn::factored_heads_test {
 
 using testing::relative_error;
 
@@ -82,5 +76,4 @@ TEST(FactoredHeads, ValuesMayComeFromOtherTokens) {
   EXPECT_LE(relative_error(twice, plain * 4.0), 1e-13);  // both factors of the values double
 }
 
-}  // namespace factored_heads_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::factored_heads_test

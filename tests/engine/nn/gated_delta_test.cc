@@ -1,16 +1,10 @@
 // Compares Gated DeltaNet layers with their equation, token by token.
-#include <ATen/ATen.h>
 
-#include <cmath>
-
-#include "engine/ops/gradients.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/core/error.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace gated_delta_test {
+namespace headroom::nn::gated_delta_test {
 
 using config::AttentionOptions;
 using testing::relative_error;
@@ -126,5 +120,4 @@ TEST(GatedDelta, NeedsTokensInOrder) {
   EXPECT_THROW(Layer(options(), {.d_model = kWidth, .context_length = 4, .memory_length = 4}), UserError);
 }
 
-}  // namespace gated_delta_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::gated_delta_test

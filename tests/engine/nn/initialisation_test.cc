@@ -1,15 +1,12 @@
 // Tests the initialisation of every part of a layer. L: layers, d: d_model, H: heads, e: d_head, E: experts, R: rank or
 // mixture keys, m: heads of a group.
-#include <ATen/ATen.h>
 
 #include "engine/nn/linear.h"
-#include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
 #include "layer.h"
 #include "starts.h"
 
-namespace headroom::nn {
-namespace initialisation_test {
+namespace headroom::nn::initialisation_test {
 
 using config::AttentionOptions;
 using testing::constant;
@@ -317,5 +314,4 @@ TEST(Initialisation, Norms) {
   }
 }
 
-}  // namespace initialisation_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::initialisation_test

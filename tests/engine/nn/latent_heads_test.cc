@@ -1,20 +1,13 @@
 // Compares multi-head latent attention with its equation. combinations_test.cc covers gradients, decoding, padding and
 // combinations.
-#include <ATen/ATen.h>
 #include <ATen/record_function.h>
-#include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "engine/ops/gradients.h"
 #include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/core/error.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace latent_heads_test {
+namespace headroom::nn::latent_heads_test {
 
 using testing::relative_error;
 
@@ -159,5 +152,4 @@ TEST(LatentHeads, OtherValuesThanKeysAreRefused) {
   EXPECT_THROW(layer.attention({.x = x, .source = x, .source_value = x + 1.0}, {}), Error);
 }
 
-}  // namespace latent_heads_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::latent_heads_test

@@ -3,11 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <algorithm>
 #include <cmath>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "engine/ops/gradients.h"
 #include "headroom/nn/attention.h"

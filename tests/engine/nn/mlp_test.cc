@@ -1,12 +1,9 @@
 #include "headroom/nn/mlp.h"
 
-#include <ATen/ATen.h>
-
 #include "engine/ops/gradients.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace mlp_test {
+namespace headroom::nn::mlp_test {
 
 using config::MlpKind;
 using config::MlpOptions;
@@ -156,5 +153,4 @@ TEST(Mlp, ExpertDropoutTakesWeightAway) {
   EXPECT_EQ((*layer.mlp)(at::randn({1, 3, 4}, at::kDouble), 0.0, context).abs().max().item<double>(), 0.0);
 }
 
-}  // namespace mlp_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::mlp_test

@@ -1,20 +1,11 @@
 // Tests the observed values of an attention layer, and the effect of replacing them.
 #include "headroom/nn/observer.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
-#include <set>
-
-#include "headroom/core/error.h"
 #include "headroom/nn/mlp.h"
 #include "headroom/ops/choice.h"
 #include "layer.h"
 
-namespace headroom::nn {
-namespace observer_test {
+namespace headroom::nn::observer_test {
 
 constexpr std::int64_t kRows = 2, kTokens = 7, kWidth = 12, kHeads = 4, kHead = 6;
 
@@ -182,5 +173,4 @@ TEST(ObservedGradients, PassThroughChanges) {
   EXPECT_TRUE(at::allclose(gradient(&half), gradient(nullptr) * 0.5, 1e-5, 1e-6));
 }
 
-}  // namespace observer_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::observer_test

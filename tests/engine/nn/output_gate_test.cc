@@ -1,16 +1,12 @@
 // Compares gated and exclusive attention with their equations, for every projection. The same layer without a gate
 // gives the head outputs. combinations_test.cc covers gradients, decoding, padding and combinations.
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
 #include "combinations.h"
-#include "engine/ops/gradients.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace output_gate_test {
+namespace headroom::nn::output_gate_test {
 
 using testing::relative_error;
 
@@ -145,5 +141,4 @@ TEST(Exclusive, IsRefusedAcrossSequences) {
   EXPECT_NO_THROW(Attention(m.attention.across_sequences(), cross, build));
 }
 
-}  // namespace output_gate_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::output_gate_test

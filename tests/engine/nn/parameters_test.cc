@@ -3,10 +3,7 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
-#include "headroom/core/error.h"
-
-namespace headroom::nn {
-namespace parameters_test {
+namespace headroom::nn::parameters_test {
 
 void build_all(const Builder& build, at::IntArrayRef shape) {
   build.random("normal", shape, Distribution::normal(0.5));
@@ -75,5 +72,4 @@ TEST(Builder, RefusesTensorsThatTheModelDoesNotHave) {
   EXPECT_THROW(make_two({a, b, b}), Error);
 }
 
-}  // namespace parameters_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::parameters_test

@@ -6,8 +6,7 @@
 
 #include "headroom/nn/attention_parts.h"
 
-namespace headroom::nn {
-namespace position_table_test {
+namespace headroom::nn::position_table_test {
 
 at::Tensor make(const c10::SymInt& first, const c10::SymInt& n, const PositionTable& table) {
   return sinusoids(first, n, table.width, table.base, at::kDouble).unsqueeze(0);
@@ -25,5 +24,4 @@ TEST(PositionTable, ThreadsShareIt) {
   }
 }
 
-}  // namespace position_table_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::position_table_test

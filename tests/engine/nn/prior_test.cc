@@ -1,17 +1,12 @@
 // Compares soft-E priors (Transformer-MGK, section 2) with their definition.
 #include "engine/nn/attention/gaussian_mixture.h"
 
-#include <ATen/ATen.h>
-
 #include <cmath>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/score_options.h"
-#include "headroom/ops/attention.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace prior_test {
+namespace headroom::nn::prior_test {
 
 constexpr std::int64_t kBatch = 2, kHeads = 4, kGroups = 2, kQueries = 3, kKeys = 5, kPositions = 6, kMixtures = 3;
 constexpr double kEpsilon = 1e-6;
@@ -143,5 +138,4 @@ TEST(SoftE, AVanishingComponentLeavesGradientsFinite) {
   }
 }
 
-}  // namespace prior_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::prior_test

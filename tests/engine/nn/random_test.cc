@@ -6,10 +6,8 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "headroom/core/error.h"
 
-namespace headroom::nn {
-namespace random_test {
+namespace headroom::nn::random_test {
 
 Context drawing(std::uint64_t seed, std::int64_t first_row = 0, std::int64_t rows = 1000) {
   Context context{.training = true, .random = Randomness{.seed = seed, .first_row = first_row, .rows = rows}};
@@ -136,5 +134,4 @@ TEST(Random, RefusesInvalidPlaces) {
   EXPECT_THROW(uniform(at::ones({4, 5}), drawing(1, 0, 3), "a"), Error);
 }
 
-}  // namespace random_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::random_test

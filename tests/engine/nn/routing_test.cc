@@ -1,17 +1,10 @@
 // Tests routed and gated heads, and the losses that balance a router.
-#include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 
-#include <cmath>
-
-#include "engine/ops/gradients.h"
-#include "headroom/core/error.h"
 #include "headroom/nn/routing.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace routing_test {
+namespace headroom::nn::routing_test {
 
 using testing::relative_error;
 
@@ -174,5 +167,4 @@ TEST(GatedHeads, AreTheDenseHeadsTimesTheirGates) {
   EXPECT_LE(relative_error(gated.attention({.x = x}, {}), expected), 1e-13);
 }
 
-}  // namespace routing_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::routing_test

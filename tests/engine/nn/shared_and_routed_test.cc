@@ -1,15 +1,11 @@
 // Compares shared and routed heads (MoH) with their equation, and tests the balance loss. combinations_test.cc covers
 // gradients, decoding, padding and combinations.
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
-#include "engine/ops/gradients.h"
 #include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace shared_and_routed_test {
+namespace headroom::nn::shared_and_routed_test {
 
 using testing::relative_error;
 
@@ -111,5 +107,4 @@ TEST(SharedAndRouted, HasOneLossAndAllHeads) {
   EXPECT_EQ(o.projection->heads_text(o), "5 (2 shared, 2 of 3 routed)");
 }
 
-}  // namespace shared_and_routed_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::shared_and_routed_test

@@ -1,17 +1,9 @@
 // Tests sigmoid attention's equation. combinations_test.cc covers gradients, decoding, padding and combinations.
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "engine/ops/gradients.h"
-#include "headroom/core/error.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace sigmoid_score_test {
+namespace headroom::nn::sigmoid_score_test {
 
 using testing::relative_error;
 
@@ -88,5 +80,4 @@ TEST(SigmoidScore, IsFusedInSinglePrecision) {
   }
 }
 
-}  // namespace sigmoid_score_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::sigmoid_score_test

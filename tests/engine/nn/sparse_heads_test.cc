@@ -1,19 +1,14 @@
 // Compares sparse heads (MoSA) with their equation, token by token. combinations_test.cc covers gradients, padding and
 // combinations.
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 
-#include "engine/ops/gradients.h"
 #include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace sparse_heads_test {
+namespace headroom::nn::sparse_heads_test {
 
 using testing::relative_error;
 
@@ -126,5 +121,4 @@ TEST(SparseHeads, GiveZeroToTokensThatAreNotSelected) {
   EXPECT_TRUE(at::equal(y.ne(0.0).any(-1), of_any));
 }
 
-}  // namespace sparse_heads_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::sparse_heads_test

@@ -1,18 +1,11 @@
 // Compares grouped-tied attention with its equation. combinations_test.cc covers gradients, decoding, padding and
 // combinations.
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "engine/ops/gradients.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/core/error.h"
 #include "layer.h"
 #include "one_thread.h"
 
-namespace headroom::nn {
-namespace tied_heads_test {
+namespace headroom::nn::tied_heads_test {
 
 using testing::relative_error;
 
@@ -73,5 +66,4 @@ TEST(TiedHeads, OtherValuesThanKeysAreRefused) {
   EXPECT_THROW(layer.attention({.x = x, .source = x, .source_value = x + 1.0}, {}), Error);
 }
 
-}  // namespace tied_heads_test
-}  // namespace headroom::nn
+}  // namespace headroom::nn::tied_heads_test

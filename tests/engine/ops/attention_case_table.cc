@@ -1,9 +1,6 @@
 // Lists the cases of attention: sizes, and the combinations of options at each size.
-#include <algorithm>
 #include <array>
 #include <iterator>
-#include <optional>
-#include <utility>
 
 #include "attention_cases.h"
 

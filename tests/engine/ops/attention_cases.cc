@@ -1,9 +1,6 @@
 // Builds the names, tensors and bounds of attention's cases.
 #include "attention_cases.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
 #include <cmath>
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "engine/ops/attention/attention_operator.h"
 #include "headroom/ops/attention.h"

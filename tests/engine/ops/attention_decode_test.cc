@@ -1,15 +1,10 @@
 // Tests decoding. A sequence read in small steps from a cache must give the rows of the whole sequence's float64
 // reference. Sequences with separate keys must give the same bits decoded together as alone.
-#include <gtest/gtest.h>
 
 #include "attention_cases.h"
 #include "gradients.h"
-#include "headroom/core/error.h"
-#include "headroom/ops/attention.h"
-#include "headroom/ops/choice.h"
 
-namespace headroom::ops {
-namespace attention_decode_test {
+namespace headroom::ops::attention_decode_test {
 
 using testing::in_double;
 
@@ -230,5 +225,4 @@ TEST(AttentionSequences, RefusesMismatchedInputs) {
   refuses([](AttentionInputs& in) { in.q = at::cat({in.q, in.q}, 2); });
 }
 
-}  // namespace attention_decode_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::attention_decode_test

@@ -1,15 +1,11 @@
 // Tests sinks, biases on the scores, and values with another width than keys.
 #include <cmath>
-#include <limits>
 
 #include "attention_cases.h"
 #include "gradients.h"
-#include "headroom/core/error.h"
-#include "headroom/ops/attention.h"
 #include "headroom/ops/linear_attention.h"
 
-namespace headroom::ops {
-namespace attention_terms_test {
+namespace headroom::ops::attention_terms_test {
 
 using testing::evaluate;
 using testing::Evaluated;
@@ -167,5 +163,4 @@ TEST(ValueWidth, OtherAxesMustFit) {
   EXPECT_THROW(linear_attention({.q = q, .k = q, .v = at::ones({1, 1, 4, 7})}), Error);
 }
 
-}  // namespace attention_terms_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::attention_terms_test

@@ -1,15 +1,11 @@
 #include "headroom/ops/attention.h"
 
-#include <limits>
-
 #include "attention_cases.h"
 #include "foundation/core/machine/system.h"
 #include "gradients.h"
-#include "headroom/core/error.h"
 #include "one_thread.h"
 
-namespace headroom::ops {
-namespace attention_test {
+namespace headroom::ops::attention_test {
 
 using testing::evaluate;
 
@@ -201,5 +197,4 @@ TEST(AttentionMemory, NoMatrixOfQueriesAndKeysIsStored) {
   }
 }
 
-}  // namespace attention_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::attention_test

@@ -3,10 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/core/error.h"
-
-namespace headroom::ops {
-namespace backend_test {
+namespace headroom::ops::backend_test {
 
 struct Toy {
   at::Tensor x;
@@ -103,5 +100,4 @@ TEST(Backends, OneCanBeQueriedAlone) {
   EXPECT_EQ(chosen(toy, at::zeros({2})), 1);
 }
 
-}  // namespace backend_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::backend_test

@@ -3,25 +3,16 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
-#include <ostream>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "attention_cases.h"
 #include "dropout_cases.h"
-#include "engine/ops/backend.h"
 #include "expert_linear_cases.h"
 #include "gated_delta_cases.h"
 #include "gradients.h"
 #include "head_map_cases.h"
-#include "headroom/core/error.h"
 #include "linear_attention_cases.h"
 #include "linear_cases.h"
 #include "linear_cross_entropy_cases.h"

@@ -3,13 +3,11 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 
 #include "engine/ops/backend.h"
 #include "headroom/core/error.h"
 
-namespace headroom::ops {
-namespace docs_test {
+namespace headroom::ops::docs_test {
 
 std::string content_of(const std::string& file) {
   std::stringstream content;
@@ -72,5 +70,4 @@ TEST(OperatorsPage, QuotesTheToyOperator) {
   expect_part("example", "```cpp\n" + file.substr(example.begin, example.size) + "```\n");
 }
 
-}  // namespace docs_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::docs_test

@@ -5,8 +5,7 @@
 #include "gradients.h"
 #include "headroom/core/error.h"
 
-namespace headroom::ops {
-namespace dropout_test {
+namespace headroom::ops::dropout_test {
 
 TEST(Dropout, DropsTheRequestedShareEverywhere) {
   for (const double p : {0.1, 0.5, 0.9}) {
@@ -38,5 +37,4 @@ TEST(Dropout, RefusesUnsupportedInputs) {
   EXPECT_THROW(ops::dropout(at::ones({2}, at::kDouble), {.p = 0.5}, Implementation::fused), UserError);
 }
 
-}  // namespace dropout_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::dropout_test

@@ -4,8 +4,7 @@
 #include "gradients.h"
 #include "headroom/core/error.h"
 
-namespace headroom::ops {
-namespace expert_linear_test {
+namespace headroom::ops::expert_linear_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -48,5 +47,4 @@ TEST(ExpertLinear, RefusesMismatchedInputs) {
       UserError);
 }
 
-}  // namespace expert_linear_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::expert_linear_test

@@ -6,10 +6,6 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <functional>
-#include <string>
-#include <vector>
-
 namespace headroom::testing {
 
 // Returns the largest difference divided by the largest element of `expected`, or undivided if that element is 0.

@@ -5,8 +5,7 @@
 #include "headroom/core/error.h"
 #include "one_thread.h"
 
-namespace headroom::ops {
-namespace head_map_test {
+namespace headroom::ops::head_map_test {
 
 using testing::relative_error;
 
@@ -86,5 +85,4 @@ TEST(HeadMapFactors, AreRefused) {
   refused("a gate for other heads", [](auto& /*x*/, HeadMapWeights& w) { w.gate[1] = at::zeros({4, 3}); });
 }
 
-}  // namespace head_map_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::head_map_test

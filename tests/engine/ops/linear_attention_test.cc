@@ -5,8 +5,7 @@
 #include "linear_attention_cases.h"
 #include "one_thread.h"
 
-namespace headroom::ops {
-namespace linear_attention_test {
+namespace headroom::ops::linear_attention_test {
 
 LinearAttentionInputs random_inputs(std::int64_t t, std::int64_t s, bool causal) {
   LinearAttentionInputs in = LinearAttentionCase{2, 4, 2, t, s, 5, causal, true, false}.inputs({at::kDouble});
@@ -49,5 +48,4 @@ TEST(LinearAttention, NothingVisibleGivesZero) {
   EXPECT_THROW(linear_attention(random_inputs(4, 3, true)), Error);
 }
 
-}  // namespace linear_attention_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::linear_attention_test

@@ -4,12 +4,10 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
-#include <limits>
 
 #include "headroom/core/error.h"
 
-namespace headroom::ops {
-namespace linear_cross_entropy_test {
+namespace headroom::ops::linear_cross_entropy_test {
 
 TEST(LinearCrossEntropy, IsTheMeanOverRowsThatCount) {
   const at::Tensor x = at::zeros({3, 2}), w = at::zeros({2, 8});
@@ -77,5 +75,4 @@ TEST(LinearCrossEntropy, ANanInAnyColumnGivesNan) {
   EXPECT_TRUE(linear_cross_entropy(x, w, {}, target, Implementation::fused).isnan().item<bool>());
 }
 
-}  // namespace linear_cross_entropy_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::linear_cross_entropy_test

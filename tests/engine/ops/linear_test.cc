@@ -1,10 +1,6 @@
 #include "headroom/ops/linear.h"
 
-#include <ATen/Parallel.h>
-#include <gtest/gtest.h>
-
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "engine/ops/linear/dense_matmul.h"
@@ -13,8 +9,7 @@
 #include "headroom/core/error.h"
 #include "linear_cases.h"
 
-namespace headroom::ops {
-namespace linear_test {
+namespace headroom::ops::linear_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -179,5 +174,4 @@ TEST(BatchInvariant, TheReferenceIsThatOfEachRow) {
                UserError);
 }
 
-}  // namespace linear_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::linear_test

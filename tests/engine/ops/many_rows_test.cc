@@ -5,13 +5,10 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/linear.h"
 
-namespace headroom::ops {
-namespace many_rows_test {
+namespace headroom::ops::many_rows_test {
 
 using Elementwise = std::function<at::Tensor(const at::Tensor&)>;
 
@@ -56,5 +53,4 @@ TEST(ManyRows, ARowsProductsDoNotDependOnTheOtherRows) {
   }
 }
 
-}  // namespace many_rows_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::many_rows_test

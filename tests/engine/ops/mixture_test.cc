@@ -1,11 +1,8 @@
 #include "attention_cases.h"
-#include "engine/ops/attention/attention_operator.h"
 #include "gradients.h"
-#include "headroom/core/error.h"
 #include "one_thread.h"
 
-namespace headroom::ops {
-namespace mixture_test {
+namespace headroom::ops::mixture_test {
 
 using testing::evaluate;
 
@@ -64,5 +61,4 @@ TEST(RowTerms, OtherDtypesUseTheReference) {
   EXPECT_LE(testing::relative_error(terms[0][1][0], t[0][1].square().sum(1)), 1e-15);
 }
 
-}  // namespace mixture_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::mixture_test

@@ -4,10 +4,7 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
-#include <vector>
-
-namespace headroom::ops {
-namespace one_pass_test {
+namespace headroom::ops::one_pass_test {
 
 TEST(OnePass, NormalisesLikeTorch) {
   const c10::InferenceMode no_graph;
@@ -43,5 +40,4 @@ TEST(OnePass, RotatesLikeTensorOperations) {
   }
 }
 
-}  // namespace one_pass_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::one_pass_test

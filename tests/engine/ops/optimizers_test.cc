@@ -5,8 +5,7 @@
 #include "gradients.h"
 #include "headroom/core/error.h"
 
-namespace headroom::ops {
-namespace optimizers_test {
+namespace headroom::ops::optimizers_test {
 
 using testing::relative_error;
 
@@ -71,5 +70,4 @@ TEST(Muon, RefusesWhatHasOtherAxes) {
   EXPECT_THROW(muon_step({p}, {at::ones({1, 2, 3})}, {at::zeros({1, 1, 3})}, {}), Error);
 }
 
-}  // namespace optimizers_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::optimizers_test

@@ -2,14 +2,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
-#include <set>
-#include <string>
-
 #include "engine/ops/expert_linear/expert_linear_operator.h"
 #include "headroom/ops/expert_linear.h"
 
-namespace headroom::ops {
-namespace registration_test {
+namespace headroom::ops::registration_test {
 
 // These public operators are composed of the operators below.
 const std::set<std::string> kPublic = {
@@ -63,5 +59,4 @@ TEST(Registration, MetaTensorsGetShapes) {
   EXPECT_EQ(call<FusedExpertLinear>(in).result.sizes(), at::IntArrayRef({5, 7}));
 }
 
-}  // namespace registration_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::registration_test

@@ -1,14 +1,8 @@
 #include "engine/ops/linear/dense_matmul.h"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <vector>
-
 #include "gradients.h"
 
-namespace headroom::ops {
-namespace tile_matmul_test {
+namespace headroom::ops::tile_matmul_test {
 
 // Returns [rows, columns] in one of four layouts: contiguous, with gaps between rows, and the transposes of both.
 at::Tensor matrix(std::int64_t rows, std::int64_t columns, int layout) {
@@ -64,5 +58,4 @@ TEST(TileMatmul, LeavesOtherOperandsToTheLibraries) {
   EXPECT_FALSE(suits_tiles(at::ones({40, 0}), at::ones({0, 8})));
 }
 
-}  // namespace tile_matmul_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::tile_matmul_test

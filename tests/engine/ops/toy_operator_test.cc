@@ -1,6 +1,5 @@
 // Tests engine/ops/operator.h with a toy operator, which is written like the real ones and quoted in docs/operators.md.
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <gtest/gtest.h>
 
 #include "engine/ops/backend.h"
 #include "engine/ops/operator.h"
@@ -8,8 +7,7 @@
 #include "gradients.h"
 #include "headroom/ops/choice.h"
 
-namespace headroom::ops {
-namespace toy_operator_test {
+namespace headroom::ops::toy_operator_test {
 
 // The example begins.
 // scale_rows.cc: y_ij = factor w_i x_ij. Without w, w_i = 1.
@@ -173,5 +171,4 @@ TEST(ToyOperator, RefusesAsValueErrors) {
             "toy_scale_rows: tensors must be on one device, got cpu and meta");
 }
 
-}  // namespace toy_operator_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::toy_operator_test

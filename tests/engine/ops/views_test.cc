@@ -6,8 +6,7 @@
 
 #include "headroom/core/error.h"
 
-namespace headroom::ops {
-namespace views_test {
+namespace headroom::ops::views_test {
 
 void expect_same_view(const at::Tensor& got, const at::Tensor& expected) {
   EXPECT_EQ(got.sizes(), expected.sizes());
@@ -39,5 +38,4 @@ TEST(Views, AreThoseOfTorchsOperators) {
   }
 }
 
-}  // namespace views_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::views_test

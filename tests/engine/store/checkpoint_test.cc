@@ -1,25 +1,16 @@
 #include "headroom/store/checkpoint.h"
 #include "headroom/config/attention/score_options.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <utility>
 
 #include "engine/store/checkpoint_reader.h"
 #include "folder_test.h"
-#include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "headroom/core/safetensors.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
 #include "tiny/files.h"
 
-namespace headroom::store {
-namespace checkpoint_test {
+namespace headroom::store::checkpoint_test {
 
 namespace fs = std::filesystem;
 
@@ -321,5 +312,4 @@ TEST(Checkpoint, OfSeveralRanksHasEveryByteOnce) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-}  // namespace checkpoint_test
-}  // namespace headroom::store
+}  // namespace headroom::store::checkpoint_test

@@ -5,8 +5,7 @@
 #include "headroom/store/huggingface.h"
 #include "tiny/files.h"
 
-namespace headroom::store {
-namespace store_fuzz_test {
+namespace headroom::store::store_fuzz_test {
 
 namespace fs = std::filesystem;
 
@@ -61,5 +60,4 @@ TEST(StoreFuzz, ConfigOfHuggingface) {
   }
 }
 
-}  // namespace store_fuzz_test
-}  // namespace headroom::store
+}  // namespace headroom::store::store_fuzz_test

@@ -3,8 +3,7 @@
 #include "headroom/config/attention/projection_options.h"
 #include "huggingface_folder.h"
 
-namespace headroom::store {
-namespace huggingface_export_test {
+namespace headroom::store::huggingface_export_test {
 
 using namespace fixtures;
 
@@ -116,5 +115,4 @@ TEST_F(HuggingfaceFolder, ExportFillsBiasesWithZeros) {
   }
 }
 
-}  // namespace huggingface_export_test
-}  // namespace headroom::store
+}  // namespace headroom::store::huggingface_export_test

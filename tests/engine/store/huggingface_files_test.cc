@@ -1,8 +1,7 @@
 // Tests the tensors and the tokenizer of a folder: dtypes, shards, older versions, and files that do not match.
 #include "huggingface_folder.h"
 
-namespace headroom::store {
-namespace huggingface_files_test {
+namespace headroom::store::huggingface_files_test {
 
 using namespace fixtures;
 
@@ -210,5 +209,4 @@ TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
   EXPECT_HAS(refusal(), "model.safetensors: tensor \"transformer.ln_f.bias\" has values that are not finite");
 }
 
-}  // namespace huggingface_files_test
-}  // namespace headroom::store
+}  // namespace headroom::store::huggingface_files_test

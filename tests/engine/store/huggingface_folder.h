@@ -1,13 +1,9 @@
 // Models written by transformers and by DCFormer's authors; tests change copies of their folders.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include "engine/store/stored_tensors.h"
 #include "folder_test.h"
-#include "headroom/config/config.h"
 #include "headroom/core/json.h"
-#include "headroom/core/safetensors.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"

@@ -3,8 +3,7 @@
 #include "headroom/config/attention/score_options.h"
 #include "huggingface_folder.h"
 
-namespace headroom::store {
-namespace huggingface_settings_test {
+namespace headroom::store::huggingface_settings_test {
 
 using namespace fixtures;
 
@@ -247,5 +246,4 @@ TEST_F(HuggingfaceFolder, NamedPatternsOfWindowsAreReadAndWritten) {
   EXPECT_HAS(export_refusal(checkpoint), "run: model.attention.rope_base:");
 }
 
-}  // namespace huggingface_settings_test
-}  // namespace headroom::store
+}  // namespace headroom::store::huggingface_settings_test

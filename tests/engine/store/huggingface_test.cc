@@ -1,8 +1,7 @@
 // Compares imported models with transformers: logits, a gradient and generated text. Also tests the export.
 #include "huggingface_folder.h"
 
-namespace headroom::store {
-namespace huggingface_test {
+namespace headroom::store::huggingface_test {
 
 using namespace fixtures;
 
@@ -93,5 +92,4 @@ const auto kName = [](const auto& one) { return one.param; };
 INSTANTIATE_TEST_SUITE_P(Kinds, HuggingfaceRecords, testing::ValuesIn(models_with("gradient")), kName);
 INSTANTIATE_TEST_SUITE_P(Kinds, Huggingface, testing::ValuesIn(models_with("logits")), kName);
 
-}  // namespace huggingface_test
-}  // namespace headroom::store
+}  // namespace headroom::store::huggingface_test

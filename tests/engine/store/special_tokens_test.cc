@@ -1,15 +1,11 @@
 #include "headroom/store/huggingface.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "data/text/text.h"
 #include "folder_test.h"
-#include "headroom/core/files.h"
 #include "tiny/files.h"
 
-namespace headroom::store {
-namespace special_tokens_test {
+namespace headroom::store::special_tokens_test {
 
 namespace fs = std::filesystem;
 
@@ -275,5 +271,4 @@ TEST_F(SpecialTokensTest, ModelsTrainedHereHaveNone) {
   EXPECT_EQ(again.tokenizer->name(), checkpoint.tokenizer->name());
 }
 
-}  // namespace special_tokens_test
-}  // namespace headroom::store
+}  // namespace headroom::store::special_tokens_test

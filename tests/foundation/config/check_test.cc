@@ -1,8 +1,4 @@
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <map>
-#include <sstream>
 
 #include "complaint.h"
 #include "foundation/core/text/utf8.h"
@@ -10,8 +6,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
 
-namespace headroom::config {
-namespace check_test {
+namespace headroom::config::check_test {
 
 using Settings = std::map<std::string, std::string>;  // TOML values of dotted keys
 
@@ -85,5 +80,4 @@ TEST(Check, DerivedValuesFollowUntilTheyAreSet) {
   EXPECT_EQ(vision.model.context_length, 63);
 }
 
-}  // namespace check_test
-}  // namespace headroom::config
+}  // namespace headroom::config::check_test

@@ -2,8 +2,7 @@
 
 #include "headroom/config/config.h"
 
-namespace headroom::config {
-namespace config_fuzz_test {
+namespace headroom::config::config_fuzz_test {
 
 constexpr std::int64_t kCampaigns = 2;  // both fuzz the same parser
 
@@ -40,5 +39,4 @@ TEST(ConfigFuzz, Set) {
       kCampaigns);
 }
 
-}  // namespace config_fuzz_test
-}  // namespace headroom::config
+}  // namespace headroom::config::config_fuzz_test

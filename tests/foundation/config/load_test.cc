@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +9,7 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
 
-namespace headroom::config {
-namespace load_test {
+namespace headroom::config::load_test {
 
 namespace fs = std::filesystem;
 
@@ -347,5 +345,4 @@ TEST_F(LoadConfig, AModelThatACheckpointCompletesIsNotChecked) {
   EXPECT_EQ(subject_of(complaint_of([] { load_config("tune.toml"); })), "tune.toml:2: model.memory_length");
 }
 
-}  // namespace load_test
-}  // namespace headroom::config
+}  // namespace headroom::config::load_test

@@ -5,8 +5,7 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 
-namespace headroom::config {
-namespace options_test {
+namespace headroom::config::options_test {
 
 TEST(AttentionOptionsTest, RotatingChannels) {
   const auto channels = [](std::int64_t d_head, double fraction) {
@@ -70,5 +69,4 @@ TEST(Layers, DifferInTheKeysOfTheirEntry) {
   EXPECT_EQ(subject_of(complaint_of([&] { model.require_no_pattern("x"); })), "x: model.layers");
 }
 
-}  // namespace options_test
-}  // namespace headroom::config
+}  // namespace headroom::config::options_test

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -8,8 +7,7 @@
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 
-namespace headroom::config {
-namespace parse_test {
+namespace headroom::config::parse_test {
 
 std::string complaint(std::string_view text) {
   return complaint_of([&] { parse_config(text, "train.toml"); });
@@ -181,5 +179,4 @@ TEST(ParseConfig, DepthNeverReachesTheStack) {
       "no error");
 }
 
-}  // namespace parse_test
-}  // namespace headroom::config
+}  // namespace headroom::config::parse_test

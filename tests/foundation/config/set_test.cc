@@ -6,10 +6,8 @@
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/config.h"
-#include "headroom/core/error.h"
 
-namespace headroom::config {
-namespace set_test {
+namespace headroom::config::set_test {
 
 Config with(std::string_view assignment) {
   Config config;
@@ -110,5 +108,4 @@ TEST(Variation, ValuesStandBetweenCommas) {
   }
 }
 
-}  // namespace set_test
-}  // namespace headroom::config
+}  // namespace headroom::config::set_test

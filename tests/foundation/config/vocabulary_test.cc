@@ -8,8 +8,7 @@
 #include "complaint.h"
 #include "headroom/config/config.h"
 
-namespace headroom::config {
-namespace vocabulary_test {
+namespace headroom::config::vocabulary_test {
 
 struct Sizes {
   std::int64_t model, tokenizer;
@@ -103,5 +102,4 @@ TEST(Vocabulary, AChangeUpdatesDependentValues) {
   EXPECT_EQ(sizes_of(config), (Sizes{200, 200, true}));
 }
 
-}  // namespace vocabulary_test
-}  // namespace headroom::config
+}  // namespace headroom::config::vocabulary_test

@@ -1,18 +1,14 @@
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #include "complaint.h"
 #include "foundation/core/random.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
-#include "headroom/core/error.h"
 
-namespace headroom::config {
-namespace write_test {
+namespace headroom::config::write_test {
 
 std::string read_back(const Config& config) {
   return to_toml(parse_config(to_toml(config), "copy"));
@@ -210,5 +206,4 @@ TEST(Help, ExplainsEveryKeyWithItsDefaultAndChoices) {
   }
 }
 
-}  // namespace write_test
-}  // namespace headroom::config
+}  // namespace headroom::config::write_test

@@ -13,8 +13,7 @@
 
 #include "scratch_folder.h"
 
-namespace headroom {
-namespace files_test {
+namespace headroom::files_test {
 
 namespace fs = std::filesystem;
 using MappedFileTest = ScratchFolder;
@@ -311,5 +310,4 @@ TEST(Sha256Test, KnownSums) {
   EXPECT_EQ(million.hex(), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-}  // namespace files_test
-}  // namespace headroom
+}  // namespace headroom::files_test

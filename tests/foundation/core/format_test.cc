@@ -1,14 +1,8 @@
 #include "foundation/core/text/format.h"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <string>
-
 #include "folder_test.h"
 
-namespace headroom {
-namespace format_test {
+namespace headroom::format_test {
 
 TEST(Format, LastLineThatIsNotEmpty) {
   EXPECT_EQ(last_line("one\ntwo\n\n"), "two");
@@ -108,5 +102,4 @@ TEST(Duration, RefusesEverythingElse) {
   }
 }
 
-}  // namespace format_test
-}  // namespace headroom
+}  // namespace headroom::format_test

@@ -4,8 +4,7 @@
 #include "headroom/core/safetensors.h"
 #include "scratch_folder.h"
 
-namespace headroom {
-namespace core_fuzz_test {
+namespace headroom::core_fuzz_test {
 
 class CoreFuzz : public ScratchFolder {};
 
@@ -51,5 +50,4 @@ TEST_F(CoreFuzz, Safetensors) {
   });
 }
 
-}  // namespace core_fuzz_test
-}  // namespace headroom
+}  // namespace headroom::core_fuzz_test

@@ -1,12 +1,10 @@
 #include "headroom/core/json.h"
 
 #include <cmath>
-#include <limits>
 
 #include "scratch_folder.h"
 
-namespace headroom {
-namespace json_test {
+namespace headroom::json_test {
 
 std::string complaint(std::string_view text, std::size_t depth = 64) {
   return complaint_of([&] { parse_json(text, "x.json", depth); });
@@ -92,5 +90,4 @@ TEST_F(JsonObject, IsReadFromAFile) {
             "user error: " + list.string() + ": must be a JSON object, got array");
 }
 
-}  // namespace json_test
-}  // namespace headroom
+}  // namespace headroom::json_test

@@ -7,16 +7,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
-#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "foundation/core/text/utf8.h"
 
-namespace headroom {
-namespace log_test {
+namespace headroom::log_test {
 
 using detail::progress_bar;
 using detail::progress_line;
@@ -200,5 +197,4 @@ TEST(Log, LevelsHideLines) {
   EXPECT_TRUE(at(LogLevel::debug).starts_with("debug\ninfo\n"));
 }
 
-}  // namespace log_test
-}  // namespace headroom
+}  // namespace headroom::log_test

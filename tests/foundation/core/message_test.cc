@@ -5,8 +5,7 @@
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 
-namespace headroom {
-namespace message_test {
+namespace headroom::message_test {
 
 std::string message_of(const auto& run) {
   try {
@@ -68,5 +67,4 @@ TEST(Printable, LinesOfTheLogGoThroughIt) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: k\\x1b[2J\\nheadroom: done is odd\n");
 }
 
-}  // namespace message_test
-}  // namespace headroom
+}  // namespace headroom::message_test

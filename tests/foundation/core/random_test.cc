@@ -5,8 +5,7 @@
 #include <array>
 #include <cmath>
 
-namespace headroom {
-namespace random_test {
+namespace headroom::random_test {
 
 TEST(Mix, IsTheSplitMix64Sequence) {
   // The published generator returns these values with seed 1234567.
@@ -46,5 +45,4 @@ TEST(RandomTest, UniformFillsTheInterval) {
   EXPECT_GT(high, 1 - 1e-3);
 }
 
-}  // namespace random_test
-}  // namespace headroom
+}  // namespace headroom::random_test

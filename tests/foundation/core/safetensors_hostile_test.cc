@@ -32,8 +32,7 @@ void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
-namespace headroom {
-namespace safetensors_hostile_test {
+namespace headroom::safetensors_hostile_test {
 
 std::string file_of(std::uint64_t length, std::string_view header, std::size_t data_bytes) {
   std::string file(8, '\0');
@@ -260,5 +259,4 @@ TEST_F(HostileSafetensors, DeepHeaders) {
   EXPECT_EQ(attempt(file_of("{\"__metadata__\":{\"k\":" + million + "}}", 0)), deep);
 }
 
-}  // namespace safetensors_hostile_test
-}  // namespace headroom
+}  // namespace headroom::safetensors_hostile_test

@@ -4,8 +4,7 @@
 
 #include "scratch_folder.h"
 
-namespace headroom {
-namespace safetensors_test {
+namespace headroom::safetensors_test {
 
 namespace fs = std::filesystem;
 using SafetensorsTest = ScratchFolder;
@@ -176,5 +175,4 @@ TEST_F(StreamTest, RefusesHalfAnElement) {
                 ": tensor \"tokens\" cannot be written: its shape and dtype do not match its 3 bytes");
 }
 
-}  // namespace safetensors_test
-}  // namespace headroom
+}  // namespace headroom::safetensors_test

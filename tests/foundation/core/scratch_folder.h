@@ -1,7 +1,5 @@
 #pragma once
 
-#include <iterator>
-
 #include "folder_test.h"
 
 namespace headroom {

@@ -9,12 +9,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
 
 #include "scratch_folder.h"
 
-namespace headroom {
-namespace system_test {
+namespace headroom::system_test {
 
 namespace fs = std::filesystem;
 
@@ -225,5 +223,4 @@ TEST(InParallel, TheFirstErrorWithAnyThreads) {
   }
 }
 
-}  // namespace system_test
-}  // namespace headroom
+}  // namespace headroom::system_test

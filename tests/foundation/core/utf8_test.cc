@@ -2,14 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
-#include "foundation/core/random.h"
 #include "unicode.h"
 
-namespace headroom {
-namespace utf8_test {
+namespace headroom::utf8_test {
 
 // Checks UTF-8 by the definition in RFC 3629: decodes each sequence, then checks its length and code point.
 std::optional<std::size_t> first_wrong(std::string_view text) {
@@ -205,5 +200,4 @@ TEST(Columns, AreTwoForWideLettersAndNoneForMarks) {
   EXPECT_EQ(first_columns("ab", 5), "ab");
 }
 
-}  // namespace utf8_test
-}  // namespace headroom
+}  // namespace headroom::utf8_test

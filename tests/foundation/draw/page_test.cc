@@ -3,14 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "headroom/core/error.h"
 
-namespace headroom::draw {
-namespace page_test {
+namespace headroom::draw::page_test {
 
 std::string page_with(const std::string& text) {
   return block_page({{"title", text}, {"header", Json::array()}, {"blocks", Json::array({{{"note", text}}})}});
@@ -51,5 +49,4 @@ TEST(HeatMap, LargeOnesKeepTheirLargestCells) {
   EXPECT_EQ(merged.at("shades"), to_base64(deflated(expected)));
 }
 
-}  // namespace page_test
-}  // namespace headroom::draw
+}  // namespace headroom::draw::page_test

@@ -1,17 +1,11 @@
 #include "tools/analyse/analyse.h"
 
-#include <gtest/gtest.h>
-
 #include "engine/nn/combinations.h"
 #include "folder_test.h"
-#include "headroom/config/attention_part.h"
-#include "headroom/core/files.h"
-#include "headroom/core/safetensors.h"
 #include "small_model.h"
 #include "tiny/files.h"
 
-namespace headroom::analyse {
-namespace analyse_test {
+namespace headroom::analyse::analyse_test {
 
 using small::small_model;
 using small::small_options;
@@ -256,5 +250,4 @@ TEST(Analyse, AnotherCommandsPageIsKept) {
   EXPECT_THROW(check_output_folder(folder / "report.html", true), UserError);
 }
 
-}  // namespace analyse_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::analyse_test

@@ -1,12 +1,10 @@
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "small_model.h"
 
-namespace headroom::analyse {
-namespace circuits_test {
+namespace headroom::analyse::circuits_test {
 
 // Compositions of heads, scores and a gate, which must not affect value-output circuits.
 std::vector<std::string> kinds_of_heads() {
@@ -138,5 +136,4 @@ TEST(Circuits, GradientsAddUp) {
   EXPECT_EQ(gradients.at("layers").at("layer1.attention").at("by_head")[1].get<double>(), 0.0);
 }
 
-}  // namespace circuits_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::circuits_test

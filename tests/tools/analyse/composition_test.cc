@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/core/error.h"
 #include "small_model.h"
 
-namespace headroom::analyse {
-namespace composition_test {
+namespace headroom::analyse::composition_test {
 
 using small::found;
 using small::small_model;
@@ -137,5 +135,4 @@ TEST(Composition, FactorsOfKeysAreNormalised) {
   EXPECT_TRUE(at::allclose(size, at::ones_like(size), 1e-2, 1e-2));
 }
 
-}  // namespace composition_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::composition_test

@@ -4,8 +4,7 @@
 
 #include "small_model.h"
 
-namespace headroom::analyse {
-namespace diversity_test {
+namespace headroom::analyse::diversity_test {
 
 std::vector<Circuit> random_circuits(std::int64_t n, bool equal) {
   std::vector<Circuit> heads;
@@ -116,5 +115,4 @@ TEST(Diversity, TakesEveryHeadOfAGroup) {
   }
 }
 
-}  // namespace diversity_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::diversity_test

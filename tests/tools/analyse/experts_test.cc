@@ -6,8 +6,7 @@
 #include "tiny/files.h"
 #include "tools/analyse/vocabulary.h"
 
-namespace headroom::analyse {
-namespace experts_test {
+namespace headroom::analyse::experts_test {
 
 using small::found;
 using small::small_model;
@@ -145,5 +144,4 @@ TEST(Vocabulary, TokenKinds) {
   }
 }
 
-}  // namespace experts_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::experts_test

@@ -1,11 +1,9 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <gtest/gtest.h>
 
-#include "headroom/core/error.h"
 #include "small_model.h"
 
-namespace headroom::analyse {
-namespace importance_test {
+namespace headroom::analyse::importance_test {
 
 const std::string kText = "composition!";
 
@@ -58,5 +56,4 @@ TEST(Importance, IsRefusedWithoutDynamicTerms) {
   EXPECT_THROW(small::found(opened, "importance", kText), UserError);
 }
 
-}  // namespace importance_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::importance_test

@@ -3,10 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "small_model.h"
-#include "tools/analyse/model_runner.h"
 
-namespace headroom::analyse {
-namespace induction_test {
+namespace headroom::analyse::induction_test {
 
 TEST(Induction, PrefixMatchingOfKnownWeights) {
   constexpr std::int64_t kHalf = 5;
@@ -115,5 +113,4 @@ TEST(Induction, HeadsAddUpToTheOutput) {
   }
 }
 
-}  // namespace induction_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::induction_test

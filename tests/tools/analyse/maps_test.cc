@@ -4,10 +4,8 @@
 
 #include "small_model.h"
 #include "tools/analyse/measures.h"
-#include "tools/analyse/model_runner.h"
 
-namespace headroom::analyse {
-namespace maps_test {
+namespace headroom::analyse::maps_test {
 
 using small::found;
 using small::recorded;
@@ -145,5 +143,4 @@ TEST(Maps, FindStripes) {
   EXPECT_EQ(maps.metrics.at("layer1.attention").at("stripe").size(), 2U);
 }
 
-}  // namespace maps_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::maps_test

@@ -1,11 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "small_model.h"
 
-namespace headroom::analyse {
-namespace mixture_test {
+namespace headroom::analyse::mixture_test {
 
 const std::string kText = "mixed keys!!", kMixed = "attention.keys=own attention.score=gaussian_mixture ";
 
@@ -100,5 +97,4 @@ TEST(Mixture, OfLinearAttention) {
   EXPECT_EQ(mixture.tensors.at("layer0.attention.keys").sizes().vec(), (std::vector<std::int64_t>{2, 2, 12, 6}));
 }
 
-}  // namespace mixture_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::mixture_test

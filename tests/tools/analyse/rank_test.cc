@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/core/error.h"
 #include "small_model.h"
 
-namespace headroom::analyse {
-namespace rank_test {
+namespace headroom::analyse::rank_test {
 
 TEST(Rank, OfKnownMatrices) {
   const at::Tensor column = at::rand({7, 1}, at::kDouble) + 0.1, row = at::rand({1, 7}, at::kDouble) + 0.1;
@@ -55,5 +53,4 @@ TEST(Rank, TakesAsManySamplesAsRequested) {
   EXPECT_THROW(small::found(opened, "maps", "a text", {.samples = 15}), UserError) << "maps have one sample";
 }
 
-}  // namespace rank_test
-}  // namespace headroom::analyse
+}  // namespace headroom::analyse::rank_test

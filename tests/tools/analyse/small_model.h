@@ -5,11 +5,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "foundation/core/machine/log.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/store/open_model.h"
 #include "one_thread.h"
 #include "tiny/options.h"

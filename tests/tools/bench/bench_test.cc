@@ -1,18 +1,12 @@
 #include "tools/bench/timing.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-
-#include <map>
-#include <string>
 
 #include "headroom/ops/attention.h"
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/head_map.h"
 
-namespace headroom::bench {
-
-namespace demand_test {
+namespace headroom::bench::demand_test {
 
 struct Open : at::ObserverContext {
   explicit Open(const at::RecordFunction& function) : call(function) {}
@@ -109,6 +103,4 @@ TEST(Demand, FactorsOfHeadMapsMultiplyEachWeightByEachRow) {
   EXPECT_EQ(all.at("headroom::head_map_factors_fused").flops, 2.0 * 7 * 2 * (2 * 5 * 3 + 2 * 3 * 2 * 4 + 5 * 8));
 }
 
-}  // namespace demand_test
-
-}  // namespace headroom::bench
+}  // namespace headroom::bench::demand_test

@@ -1,16 +1,10 @@
 // Requests, folders and files that compare and sweep refuse.
-#include <gtest/gtest.h>
-
-#include <fstream>
 
 #include "example.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "tools/compare/run/execution.h"
 #include "training/train/loop/train.h"
 
-namespace headroom::compare {
-namespace compare_refusals_test {
+namespace headroom::compare::compare_refusals_test {
 
 namespace fs = std::filesystem;
 class CompareRefusals : public compare_fixture::CompareTest {};
@@ -165,5 +159,4 @@ TEST_F(CompareRefusals, RefusesADamagedResult) {
   }
 }
 
-}  // namespace compare_refusals_test
-}  // namespace headroom::compare
+}  // namespace headroom::compare::compare_refusals_test

@@ -2,23 +2,16 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "data/tokens/token_file.h"
 #include "example.h"
 #include "foundation/core/machine/system.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "headroom/store/open_model.h"
 #include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
 #include "training/train/loop/train.h"
 #include "training/train/record/writer.h"
 
-namespace headroom::compare {
-namespace compare_test {
+namespace headroom::compare::compare_test {
 
 namespace fs = std::filesystem;
 using CompareTest = compare_fixture::CompareTest;
@@ -279,5 +272,4 @@ TEST(LoadConfigs, NamesAreFileNames) {
   EXPECT_EQ(same[0].name, "demo.dense_h2");
 }
 
-}  // namespace compare_test
-}  // namespace headroom::compare
+}  // namespace headroom::compare::compare_test

@@ -1,19 +1,12 @@
 #include "tools/compare/figures/result.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <cstdlib>
 
 #include "example.h"
-#include "headroom/core/error.h"
-#include "tools/compare/compare.h"
 #include "tools/compare/run/checks.h"
 #include "training/cost/cost.h"
 
-namespace headroom::compare {
-
-namespace words_test {
+namespace headroom::compare::words_test {
 
 using testing::example_run;
 using testing::example_seeds;
@@ -140,9 +133,9 @@ TEST(Conclusion, LeavesOutUnknownCosts) {
   EXPECT_FALSE(says(cost_comparison(b, a), "time")) << cost_comparison(b, a);
 }
 
-}  // namespace words_test
+}  // namespace headroom::compare::words_test
 
-namespace demo_test {
+namespace headroom::compare::demo_test {
 
 class DemoTest : public ::testing::Test {
  protected:
@@ -182,6 +175,4 @@ TEST_F(DemoTest, OverridesReachAllModelsBeforeTheyAreMatched) {
   }
 }
 
-}  // namespace demo_test
-
-}  // namespace headroom::compare
+}  // namespace headroom::compare::demo_test

@@ -1,16 +1,8 @@
 #include "tools/compare/figures/scaling.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <utility>
-#include <vector>
-
 #include "example.h"
-#include "tools/compare/figures/result.h"
 
-namespace headroom::compare {
-namespace effective_speedup_test {
+namespace headroom::compare::effective_speedup_test {
 
 using testing::example_result;
 using testing::example_run;
@@ -175,5 +167,4 @@ TEST(EffectiveSpeedup, IsInTheTableOnThePageAndInJson) {
   EXPECT_TRUE(classes.speedups.of_runs.empty() && classes.notes.empty() && classes.conclusion.empty());
 }
 
-}  // namespace effective_speedup_test
-}  // namespace headroom::compare
+}  // namespace headroom::compare::effective_speedup_test

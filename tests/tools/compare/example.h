@@ -1,13 +1,7 @@
 // Made-up results for tests of tables and pages, and a fixture with two tiny models and a text for tests that train.
 #pragma once
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <string>
 
 #include "folder_test.h"
 #include "tiny/options.h"

@@ -1,13 +1,9 @@
 #include "fuzz.h"
 
 #include "example.h"
-#include "foundation/core/machine/log.h"
-#include "headroom/core/files.h"
-#include "headroom/core/json.h"
 #include "tiny/folder.h"
 
-namespace headroom::compare {
-namespace analysis_fuzz_test {
+namespace headroom::compare::analysis_fuzz_test {
 
 namespace fs = std::filesystem;
 
@@ -108,5 +104,4 @@ TEST_F(AnalysisFuzz, AValueThatIsDeepJson) {
   EXPECT_NO_THROW(show(out_));
 }
 
-}  // namespace analysis_fuzz_test
-}  // namespace headroom::compare
+}  // namespace headroom::compare::analysis_fuzz_test

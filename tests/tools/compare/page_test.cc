@@ -1,14 +1,8 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <regex>
 
 #include "example.h"
-#include "tools/compare/compare.h"
-#include "tools/compare/figures/result.h"
 
-namespace headroom::compare {
-namespace page_test {
+namespace headroom::compare::page_test {
 
 using testing::example_run;
 using testing::example_seeds;
@@ -197,5 +191,4 @@ TEST(ComparePage, DoesNotMarkADivergedRun) {
   EXPECT_EQ(row.dump().find("best"), std::string::npos) << row;
 }
 
-}  // namespace page_test
-}  // namespace headroom::compare
+}  // namespace headroom::compare::page_test

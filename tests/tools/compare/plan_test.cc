@@ -2,16 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/core/error.h"
 #include "tools/compare/compare.h"
 #include "tools/compare/run/checks.h"
 
-namespace headroom::compare {
-
-namespace plan_test {
+namespace headroom::compare::plan_test {
 
 TEST(Combinations, TheLastChangesFastest) {
   EXPECT_EQ(combinations({}), std::vector<Values>{{}});
@@ -72,9 +66,9 @@ TEST(Plan, ValuesThatDependOnAnotherAreRecomputed) {
   EXPECT_EQ(plan.models[1].choices[0].config.given.at("tokenizer.vocabulary_size"), "--vary");
 }
 
-}  // namespace plan_test
+}  // namespace headroom::compare::plan_test
 
-namespace fairness_test {
+namespace headroom::compare::fairness_test {
 
 std::vector<NamedConfig> two() {
   return {{.name = "a", .config = {}}, {.name = "b", .config = {}}};
@@ -169,6 +163,4 @@ TEST(FirstDifference, IgnoresValuesThatARunSets) {
   EXPECT_EQ(first_difference(there, here), "model.attention.experts is [\"v\", \"o\"] there, [\"o\"] here");
 }
 
-}  // namespace fairness_test
-
-}  // namespace headroom::compare
+}  // namespace headroom::compare::fairness_test

@@ -1,17 +1,11 @@
 #include "tools/compare/figures/scaling.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <random>
 
 #include "example.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "training/cost/cost.h"
 
-namespace headroom::compare {
-namespace scaling_test {
+namespace headroom::compare::scaling_test {
 
 constexpr double kFlops[] = {1e12, 4e12, 3e13};
 
@@ -330,5 +324,4 @@ TEST_F(ScalingRun, FamiliesAreKeptInTheFolder) {
   EXPECT_THROW(compare(r), UserError) << "a family of one size";
 }
 
-}  // namespace scaling_test
-}  // namespace headroom::compare
+}  // namespace headroom::compare::scaling_test

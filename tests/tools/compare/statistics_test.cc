@@ -6,8 +6,7 @@
 
 #include "headroom/core/error.h"
 
-namespace headroom::compare {
-namespace statistics_test {
+namespace headroom::compare::statistics_test {
 
 TEST(Statistics, MeanAndDeviation) {
   EXPECT_EQ(mean({2, 4, 9}), 5.0);
@@ -81,5 +80,4 @@ TEST(PairedDifference, UsesAvailablePairs) {
   EXPECT_EQ(paired_difference({7.0, 8.0, 100.0}, {6.0, 7.5})->mean, 0.75) << "pairs alone count";
 }
 
-}  // namespace statistics_test
-}  // namespace headroom::compare
+}  // namespace headroom::compare::statistics_test

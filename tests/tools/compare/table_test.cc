@@ -1,17 +1,10 @@
 #include "tools/compare/report/sections.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <sstream>
-
 #include "example.h"
 #include "foundation/core/text/utf8.h"
 #include "tools/compare/formatting.h"
 
-namespace headroom::compare {
-
-namespace table_test {
+namespace headroom::compare::table_test {
 
 using testing::example_result;
 using testing::example_run;
@@ -88,9 +81,9 @@ TEST(Table, ShowsUnknownValuesAsADash) {
   EXPECT_TRUE(to_json(train::TrainResult(), run.task()).at("train_loss").is_null());
 }
 
-}  // namespace table_test
+}  // namespace headroom::compare::table_test
 
-namespace markup_test {
+namespace headroom::compare::markup_test {
 
 TEST(Markup, NumbersKeepThreeDigits) {
   EXPECT_EQ(short_number(0), "0");
@@ -129,6 +122,4 @@ TEST(Markup, SpreadsKeepTwoDigits) {
   EXPECT_EQ(short_number(-0.0), "0");
 }
 
-}  // namespace markup_test
-
-}  // namespace headroom::compare
+}  // namespace headroom::compare::markup_test

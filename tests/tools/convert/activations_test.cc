@@ -6,8 +6,7 @@
 #include "headroom/models/language_model.h"
 #include "tiny/options.h"
 
-namespace headroom::convert {
-namespace {
+namespace headroom::convert::activations_test {
 
 void expect_same(const std::string& attention, const std::string& rest) {
   const config::ModelOptions small =
@@ -56,5 +55,4 @@ TEST(LayerWalkTest, GivesTheValuesOfTheForwardPass) {
   expect_same("", "kind=masked_language_model");
 }
 
-}  // namespace
-}  // namespace headroom::convert
+}  // namespace headroom::convert::activations_test

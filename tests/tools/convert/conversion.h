@@ -4,16 +4,8 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <string>
 
 #include "folder_test.h"
-#include "headroom/config/config.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"

@@ -1,15 +1,11 @@
 // Conversions of a tiny dense model: what is exact is exact, the rest is fitted, and bad input is refused.
-#include <gtest/gtest.h>
 
 #include "conversion.h"
 #include "headroom/config/attention/score_options.h"
-#include "headroom/core/files.h"
-#include "headroom/store/checkpoint.h"
 #include "tools/convert/fit.h"
 #include "tools/convert/start.h"
 
-namespace headroom::convert {
-namespace {
+namespace headroom::convert::convert_test {
 
 TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
   train(dense("bias=true"));
@@ -423,5 +419,4 @@ TEST_F(ConvertTest, RefusesWhatCannotBeConverted) {
   expect_refused(request("n_heads=2 d_head=26"), "d_head");
 }
 
-}  // namespace
-}  // namespace headroom::convert
+}  // namespace headroom::convert::convert_test

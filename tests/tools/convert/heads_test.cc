@@ -1,20 +1,13 @@
 // The heads of each layer under a budget.
 #include "tools/convert/heads.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
-#include <limits>
 #include <random>
 
 #include "conversion.h"
-#include "headroom/core/files.h"
 #include "tools/convert/fit.h"
 #include "training/cost/cost.h"
 
-namespace headroom::convert {
-namespace {
+namespace headroom::convert::heads_test {
 
 using Chosen = std::vector<std::size_t>;
 
@@ -263,5 +256,4 @@ TEST(ValueFitTest, ChoosesTheHeadsThatMatter) {
   EXPECT_LT(choose_heads(sums, 2, d, false).error, 1e-4);
 }
 
-}  // namespace
-}  // namespace headroom::convert
+}  // namespace headroom::convert::heads_test

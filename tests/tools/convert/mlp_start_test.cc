@@ -1,13 +1,9 @@
 // MLPs that become experts: exact if all are chosen, through the file.
 #include "tools/convert/start.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include "conversion.h"
-#include "headroom/core/files.h"
 
-namespace headroom::convert {
-namespace {
+namespace headroom::convert::mlp_start_test {
 
 class MlpConversionTest : public ConvertTest {
  protected:
@@ -93,5 +89,4 @@ TEST(BalancedGroupsTest, FindsUnitsThatAreActiveTogether) {
   EXPECT_TRUE(found.eq(found.narrow(1, 0, 1)).all().item<bool>());
 }
 
-}  // namespace
-}  // namespace headroom::convert
+}  // namespace headroom::convert::mlp_start_test

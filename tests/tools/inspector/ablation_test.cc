@@ -1,18 +1,13 @@
 // The output lacks the contributions of ablated parts, and the remaining contributions still sum to it.
 #include "tools/inspector/ablation.h"
 
-#include <ATen/core/grad_mode.h>
-#include <gtest/gtest.h>
-
 #include "folder_test.h"
 #include "headroom/models/language_model.h"
-#include "one_thread.h"
 #include "tools/analyse/small_model.h"
 #include "tools/inspector/attribution.h"
 #include "tools/inspector/predictions.h"
 
-namespace headroom::inspector {
-namespace ablation_test {
+namespace headroom::inspector::ablation_test {
 
 config::ModelOptions ablated_model(const char* projection, const char* score = "dot",
                                    const char* composition = "none") {
@@ -167,5 +162,4 @@ TEST(Ablation, InvalidOnesAreRefused) {
   refused(R"([{"layer": 0, "stage": "between", "term": "key, gate"}])", dense, "stage:", "\"before\"");
 }
 
-}  // namespace ablation_test
-}  // namespace headroom::inspector
+}  // namespace headroom::inspector::ablation_test

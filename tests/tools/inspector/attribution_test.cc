@@ -2,26 +2,15 @@
 // when it is removed.
 #include "tools/inspector/attribution.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <string>
-#include <vector>
 
 #include "engine/nn/combinations.h"
 #include "engine/nn/layer.h"
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
-#include "headroom/config/attention_part.h"
-#include "headroom/nn/attention.h"
 #include "one_thread.h"
 #include "tools/inspector/inspector.h"
 
-namespace headroom::inspector {
-namespace attribution_test {
+namespace headroom::inspector::attribution_test {
 
 struct AttributedLayer : nn::Layer {
   config::ModelOptions model;
@@ -255,5 +244,4 @@ TEST(Attribution, AMissingValueIsNamed) {
   }
 }
 
-}  // namespace attribution_test
-}  // namespace headroom::inspector
+}  // namespace headroom::inspector::attribution_test

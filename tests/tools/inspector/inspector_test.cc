@@ -1,26 +1,20 @@
 // The packed arrays of the inspector's page, decoded by their documented layout, against the model's own values.
 #include "tools/inspector/inspector.h"
 
-#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <algorithm>
 #include <cstring>
 #include <random>
 
 #include "engine/nn/combinations.h"
-#include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
-#include "one_thread.h"
-#include "tools/analyse/model_runner.h"
 #include "tools/analyse/small_model.h"
 #include "tools/inspector/attribution.h"
 #include "tools/inspector/packing.h"
 
-namespace headroom::inspector {
-namespace inspector_test {
+namespace headroom::inspector::inspector_test {
 
 std::string inflated(const std::string& packed) {
   std::string bytes(1 << 24, '\0');
@@ -431,5 +425,4 @@ TEST(InspectorPage, HoldsAllArraysAndIsEscaped) {
   EXPECT_NE(html.find("\"\\\\xC3\",\"\\\\xA4\""), std::string::npos) << html.substr(html.find("\"tokens\""), 200);
 }
 
-}  // namespace inspector_test
-}  // namespace headroom::inspector
+}  // namespace headroom::inspector::inspector_test

@@ -4,8 +4,7 @@
 
 #include "tiny/files.h"
 
-namespace headroom::serve {
-namespace choice_test {
+namespace headroom::serve::choice_test {
 
 struct Written {
   std::string text, finish_reason;
@@ -103,5 +102,4 @@ TEST(StopStrings, HoldBackOnlyTextThatMayBelongToOne) {
   EXPECT_EQ(stop.finish(), "");
 }
 
-}  // namespace choice_test
-}  // namespace headroom::serve
+}  // namespace headroom::serve::choice_test

@@ -4,8 +4,7 @@
 
 #include "tools/serve/json_fields.h"
 
-namespace headroom::serve {
-namespace completion_request_test {
+namespace headroom::serve::completion_request_test {
 
 std::string refused_field(const std::string& body) {
   try {
@@ -41,5 +40,4 @@ TEST(CompletionRequest, TakesAnySeedOf64Bits) {
   EXPECT_EQ(refused_field(R"({"prompt": "a", "seed": 18446744073709551616})"), "seed");
 }
 
-}  // namespace completion_request_test
-}  // namespace headroom::serve
+}  // namespace headroom::serve::completion_request_test

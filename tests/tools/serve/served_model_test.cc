@@ -1,14 +1,9 @@
 #include "tools/serve/engine/served_model.h"
 
-#include <gtest/gtest.h>
-
-#include <set>
-
 #include "data/text/text.h"
 #include "foundation/core/scratch_folder.h"
 
-namespace headroom::serve {
-namespace served_model_test {
+namespace headroom::serve::served_model_test {
 
 class TokenTextTest : public ScratchFolder {
  protected:
@@ -61,5 +56,4 @@ TEST_F(TokenTextTest, TextsAreThoseInsideAText) {
   EXPECT_EQ(spelled(*bpe).of(ids[0]) + spelled(*bpe).of(ids[1]), "bytes:\\xc3bytes:\\xa8");
 }
 
-}  // namespace served_model_test
-}  // namespace headroom::serve
+}  // namespace headroom::serve::served_model_test

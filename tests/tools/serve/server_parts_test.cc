@@ -1,6 +1,3 @@
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include "foundation/core/scratch_folder.h"
 #include "tools/serve/engine/scheduler.h"
 #include "tools/serve/http/access.h"
@@ -8,8 +5,7 @@
 #include "tools/serve/json_fields.h"
 #include "tools/serve/serve.h"
 
-namespace headroom::serve {
-namespace server_parts_test {
+namespace headroom::serve::server_parts_test {
 
 using ServerFiles = ScratchFolder;
 
@@ -71,5 +67,4 @@ TEST(ListeningSocket, TellsWhetherItIsLocal) {
   EXPECT_EQ(url_of("::1", 80), "http://[::1]:80");
 }
 
-}  // namespace server_parts_test
-}  // namespace headroom::serve
+}  // namespace headroom::serve::server_parts_test

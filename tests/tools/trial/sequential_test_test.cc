@@ -3,12 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <random>
 
-namespace headroom::trial {
-namespace {
+namespace headroom::trial::sequential_test_test {
 
 constexpr int kTrials = 4000;
 
@@ -91,5 +88,4 @@ TEST(SequentialTest, IntervalExcludesZeroIfTheChangeIsKept) {
   EXPECT_TRUE(std::isinf(interval({-0.3}, options).low));
 }
 
-}  // namespace
-}  // namespace headroom::trial
+}  // namespace headroom::trial::sequential_test_test

@@ -2,11 +2,8 @@
 #include "tools/trial/trial.h"
 
 #include "../compare/example.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 
-namespace headroom::trial {
-namespace {
+namespace headroom::trial::trial_test {
 
 class TrialTest : public compare::compare_fixture::CompareTest {
  protected:
@@ -67,5 +64,4 @@ TEST_F(TrialTest, RefusesSeedsOfTheChangeThatTheBaseHasInAnotherPair) {
   EXPECT_EQ(run_trial(request).pairs.at(0).change_seed, 4);
 }
 
-}  // namespace
-}  // namespace headroom::trial
+}  // namespace headroom::trial::trial_test

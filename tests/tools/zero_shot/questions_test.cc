@@ -1,13 +1,9 @@
 // Multiple-choice rows in the formats of the benchmarks' authors.
-#include <gtest/gtest.h>
 
-#include <tuple>
-
-#include "folder_test.h"
 #include "tools/zero_shot/questions.h"
+#include "folder_test.h"
 
-namespace headroom::zero_shot {
-namespace questions_test {
+namespace headroom::zero_shot::questions_test {
 
 struct Case {
   const char* name;
@@ -121,5 +117,4 @@ TEST(Choices, InvalidFieldsAreNamed) {
   }
 }
 
-}  // namespace questions_test
-}  // namespace headroom::zero_shot
+}  // namespace headroom::zero_shot::questions_test

@@ -1,17 +1,11 @@
 #include "tools/zero_shot/zero_shot.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <iterator>
 
 #include "folder_test.h"
-#include "headroom/core/error.h"
-#include "tiny/files.h"
 #include "training/tasks/byte_scores.h"
 
-namespace headroom::zero_shot {
-namespace zero_shot_test {
+namespace headroom::zero_shot::zero_shot_test {
 
 using namespace tasks::byte_scores;
 
@@ -368,5 +362,4 @@ TEST_F(ZeroShot, ReadsThePublicFiles) {
   EXPECT_EQ(questions("copa", "zeroshot_llmfoundry/copa.jsonl.gz"), (std::pair<std::int64_t, std::size_t>(100, 1)));
 }
 
-}  // namespace zero_shot_test
-}  // namespace headroom::zero_shot
+}  // namespace headroom::zero_shot::zero_shot_test

@@ -5,8 +5,7 @@
 #include "engine/nn/combinations.h"
 #include "training/cost/cost.h"
 
-namespace headroom::cost {
-namespace combinations_test {
+namespace headroom::cost::combinations_test {
 
 using testing::Choice;
 
@@ -42,5 +41,4 @@ TEST(Combinations, OutputGatesHaveCosts) {
   }
 }
 
-}  // namespace combinations_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::combinations_test

@@ -2,14 +2,10 @@
 // compares it with the products that forward passes of every part execute.
 #include <gtest/gtest.h>
 
-#include <limits>
-
-#include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
 
-namespace headroom::cost {
-namespace executed_test {
+namespace headroom::cost::executed_test {
 
 using namespace config;
 
@@ -177,5 +173,4 @@ TEST(Counts, Beyond63BitsAreRefused) {
   EXPECT_THROW(executed_cost(small_model(), std::numeric_limits<std::int64_t>::max()), UserError);
 }
 
-}  // namespace executed_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::executed_test

@@ -1,23 +1,13 @@
 // match() against the papers' printed widths.
 #include "training/cost/match.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "folder_test.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
 
-namespace headroom::cost {
-namespace match_test {
+namespace headroom::cost::match_test {
 
 constexpr const char *k47M = "switchhead/wt103_47m_dense_h10", *k262M = "switchhead/wt103_262m_dense_h16";
 
@@ -223,5 +213,4 @@ TEST(MatchByMacs, RoutedHeadsStayWithinTheirExperts) {
   EXPECT_LE(result.attention_macs, result.target_attention_macs);
 }
 
-}  // namespace match_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::match_test

@@ -1,17 +1,12 @@
-#include "tiny/options.h"
 #include "training/cost/cost.h"
 
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/score_options.h"
-#include "headroom/core/error.h"
 #include "small_model.h"
 
-namespace headroom::cost {
-namespace memory_test {
+namespace headroom::cost::memory_test {
 
 using namespace config;
 
@@ -167,5 +162,4 @@ TEST(Cache, CountsBeyond63BitsAreRefused) {
   EXPECT_THROW(decoding_cache_elements(m), UserError);
 }
 
-}  // namespace memory_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::memory_test

@@ -3,19 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <map>
-#include <string>
-
 #include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
-#include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
 
-namespace headroom::cost {
-namespace paper_test {
+namespace headroom::cost::paper_test {
 
 class Paper : public ::testing::Test {
  protected:
@@ -160,5 +153,4 @@ TEST(Rounding, PrintedFigures) {
   }
 }
 
-}  // namespace paper_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::paper_test

@@ -2,15 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 
-#include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
 
-namespace headroom::cost {
-namespace ranks_test {
+namespace headroom::cost::ranks_test {
 
 using namespace parallel;
 
@@ -186,5 +183,4 @@ TEST(Ranks, RefusesUnevenBatches) {
   EXPECT_THROW(ranks_cost(config, std::int64_t{1} << 40), UserError);
 }
 
-}  // namespace ranks_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::ranks_test

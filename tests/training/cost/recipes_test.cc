@@ -1,15 +1,10 @@
 // Shipped recipes repeat nothing, and translation runs save each epoch; tests/recipes has their sizes and settings.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <map>
-#include <string>
-
 #include "small_model.h"
 #include "training/cost/cost.h"
 
-namespace headroom::cost {
-namespace recipes_test {
+namespace headroom::cost::recipes_test {
 
 std::vector<config::Recipe> shipped() {
   setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
@@ -90,5 +85,4 @@ TEST(Recipes, TranslationWritesACheckpointEachEpoch) {
   }
 }
 
-}  // namespace recipes_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::recipes_test

@@ -1,14 +1,11 @@
 // The JSON and the tables of the reports.
 #include "training/cost/report.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 
 #include "folder_test.h"
 
-namespace headroom::cost {
-namespace report_test {
+namespace headroom::cost::report_test {
 
 class Report : public ::testing::Test {
  protected:
@@ -25,5 +22,4 @@ TEST_F(Report, PaperRowsSayWhetherTheyAgree) {
   EXPECT_HAS(text, "453,427,200     yes");
 }
 
-}  // namespace report_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::report_test

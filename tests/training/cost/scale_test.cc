@@ -6,8 +6,7 @@
 #include "small_model.h"
 #include "training/cost/cost.h"
 
-namespace headroom::cost {
-namespace scale_test {
+namespace headroom::cost::scale_test {
 
 TEST(Scaled, WidthsByTheFactorLayersByItsRoot) {
   const config::Config base = recipe("demo/dense_h8");
@@ -45,5 +44,4 @@ TEST(LargestWithin, IsTheLargestThatFits) {
   EXPECT_FALSE(largest_within(base, 1e30));
 }
 
-}  // namespace scale_test
-}  // namespace headroom::cost
+}  // namespace headroom::cost::scale_test

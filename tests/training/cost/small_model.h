@@ -1,9 +1,7 @@
 // Models for the tests of the room: a small one, changes of it, and the shipped recipes.
 #pragma once
 
-#include <cstdint>
 #include <cstdlib>
-#include <string>
 
 #include "tiny/options.h"
 

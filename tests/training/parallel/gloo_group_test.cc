@@ -5,15 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <string>
 #include <thread>
 
-namespace headroom::parallel {
-namespace {
+namespace headroom::parallel::gloo_group_test {
 
 constexpr int kPassed = 0, kFailed = 1, kThrew = 2;
 
@@ -113,5 +109,4 @@ TEST(GlooGroup, names_a_rank_that_exceeds_the_timeout) {
   EXPECT_EQ(statuses, std::vector<int>(2, kPassed));
 }
 
-}  // namespace
-}  // namespace headroom::parallel
+}  // namespace headroom::parallel::gloo_group_test

@@ -3,13 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <map>
-#include <string>
 
 #include "headroom/core/error.h"
 
-namespace headroom::parallel {
-namespace {
+namespace headroom::parallel::launcher_test {
 
 using Variables = std::map<std::string, std::string>;
 
@@ -100,5 +97,4 @@ TEST(Launcher, ReadsTheFirstOfSlurmsNodes) {
   EXPECT_EQ(first_node("broken[1"), "broken1");
 }
 
-}  // namespace
-}  // namespace headroom::parallel
+}  // namespace headroom::parallel::launcher_test

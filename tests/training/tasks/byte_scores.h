@@ -1,11 +1,6 @@
 // A small byte model, and its scores by definition.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "headroom/models/language_model.h"
 #include "tiny/files.h"
 #include "training/tasks/language/scoring.h"

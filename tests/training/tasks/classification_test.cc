@@ -1,16 +1,12 @@
 // Classification of sequences: ListOps expressions and texts.
-#include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "data/synthetic/listops.h"
 #include "headroom/models/classifier.h"
 #include "small_classes.h"
-#include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
 
-namespace headroom::tasks {
-namespace classification_test {
+namespace headroom::tasks::classification_test {
 
 using namespace small_classes;
 
@@ -121,5 +117,4 @@ TEST(Classification, NamesInvalidSettings) {
   }
 }
 
-}  // namespace classification_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::classification_test

@@ -1,4 +1,3 @@
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,8 +7,7 @@
 #include "tools/zero_shot/zero_shot.h"
 #include "training/tasks/language/language_modelling.h"
 
-namespace headroom::tasks {
-namespace composition_modelling_test {
+namespace headroom::tasks::composition_modelling_test {
 
 Figures figures_of(const Evaluation& evaluation) {
   return composition().figures_of(evaluation.sums);
@@ -117,5 +115,4 @@ TEST_F(CompositionModellingTask, OtherTextHasNoAnswers) {
   EXPECT_FALSE(figures.contains("accuracy"));
 }
 
-}  // namespace composition_modelling_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::composition_modelling_test

@@ -1,20 +1,14 @@
 #include "training/tasks/figures.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <sstream>
 
 #include "headroom/models/language_model.h"
 #include "small_classes.h"
-#include "tiny/files.h"
-#include "training/tasks/classes/classification.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
 #include "training/tasks/translation/translation.h"
 
-namespace headroom::tasks {
-namespace sums_test {
+namespace headroom::tasks::sums_test {
 
 Sums added(const std::vector<Sums>& parts) {
   Sums all;
@@ -187,5 +181,4 @@ TEST(Sums, OfTranslatedPartsAddUp) {
   expect_same(translation(), added({sums(files.first), sums(files.second)}), whole);
 }
 
-}  // namespace sums_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::sums_test

@@ -1,16 +1,11 @@
 // Classification of images in memory, and in folders that are read on demand.
-#include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "folder_test.h"
 #include "headroom/models/classifier.h"
 #include "small_classes.h"
-#include "tiny/files.h"
-#include "training/tasks/classes/classification.h"
 
-namespace headroom::tasks {
-namespace picture_classification_test {
+namespace headroom::tasks::picture_classification_test {
 
 using namespace small_classes;
 
@@ -214,5 +209,4 @@ TEST(Mixup, SharesAreThoseOfBeta) {
   EXPECT_EQ(mixup_lambda(1e-6, 3), 1.0);
 }
 
-}  // namespace picture_classification_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::picture_classification_test

@@ -1,21 +1,13 @@
 #include "training/tasks/language/language_modelling.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <fstream>
-#include <map>
 #include <numbers>
 
-#include "data/tokens/batches.h"
 #include "folder_test.h"
-#include "headroom/core/error.h"
-#include "headroom/models/language_model.h"
 #include "tiny/files.h"
 #include "training/tasks/evaluation_loop.h"
 
-namespace headroom::tasks {
-namespace language_modelling_test {
+namespace headroom::tasks::language_modelling_test {
 
 Figures figures_of(const Evaluation& evaluation) {
   return language_modelling().figures_of(evaluation.sums);
@@ -276,5 +268,4 @@ TEST(LanguageModelling, EvaluatesOnlyTokensOfTheModelsTokenizer) {
   EXPECT_HAS(why, request.tokenizer->name());
 }
 
-}  // namespace language_modelling_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::language_modelling_test

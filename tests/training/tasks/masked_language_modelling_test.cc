@@ -1,17 +1,13 @@
 #include "training/tasks/language/masked_language_modelling.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <numeric>
 
 #include "folder_test.h"
-#include "headroom/core/error.h"
 #include "headroom/models/masked_language_model.h"
 #include "tiny/files.h"
 
-namespace headroom::tasks {
-namespace masked_language_modelling_test {
+namespace headroom::tasks::masked_language_modelling_test {
 
 Figures figures_of(const Evaluation& evaluation) {
   return masked_language_modelling().figures_of(evaluation.sums);
@@ -222,5 +218,4 @@ TEST_F(MaskedText, RefusesTooLittle) {
   EXPECT_THROW(open(), UserError);
 }
 
-}  // namespace masked_language_modelling_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::masked_language_modelling_test

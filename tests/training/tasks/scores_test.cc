@@ -6,8 +6,7 @@
 
 #include "headroom/core/error.h"
 
-namespace headroom::tasks {
-namespace scores_test {
+namespace headroom::tasks::scores_test {
 
 using Lines = std::vector<std::string>;
 
@@ -108,5 +107,4 @@ TEST(Chrf, PerfectAndHopelessTranslations) {
   EXPECT_THROW(chrf({"a"}, {}), Error);
 }
 
-}  // namespace scores_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::scores_test

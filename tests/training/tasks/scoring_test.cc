@@ -1,18 +1,14 @@
 // Log-probabilities of parts of sequences.
 #include "training/tasks/language/scoring.h"
 
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "byte_scores.h"
-#include "headroom/core/error.h"
 #include "headroom/decode/engine.h"
 #include "headroom/models/compute.h"
-#include "tiny/files.h"
 #include "training/tasks/language/language_modelling.h"
 
-namespace headroom::tasks {
-namespace scoring_test {
+namespace headroom::tasks::scoring_test {
 
 using namespace byte_scores;
 
@@ -208,5 +204,4 @@ TEST(Sequences, StartWithTheirPrefix) {
   EXPECT_THROW(sequence({.kind = PrefixKind::none}, "", "a"), UserError);
 }
 
-}  // namespace scoring_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::scoring_test

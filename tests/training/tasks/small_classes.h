@@ -1,11 +1,6 @@
 // Small data sets, and checks of every classification task.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-
 #include "data/synthetic/listops.h"
 #include "folder_test.h"
 #include "tiny/files.h"

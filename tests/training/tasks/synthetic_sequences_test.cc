@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/models/language_model.h"
 #include "tiny/files.h"
 
-namespace headroom::tasks {
-namespace synthetic_sequences_test {
+namespace headroom::tasks::synthetic_sequences_test {
 
 // Row i of a split depends only on i, so a longer validation set begins with the rows of a shorter one.
 TEST(SyntheticSequences, APartIsSpreadOverTheRows) {
@@ -26,5 +24,4 @@ TEST(SyntheticSequences, APartIsSpreadOverTheRows) {
   EXPECT_EQ(three.sum, sum_of(sums(3, 72), kCrossEntropy).sum) << "the limit holds all rows";
 }
 
-}  // namespace synthetic_sequences_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::synthetic_sequences_test

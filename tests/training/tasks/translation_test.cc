@@ -1,19 +1,12 @@
 #include "training/tasks/translation/translation.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <filesystem>
 
-#include "folder_test.h"
-#include "headroom/core/error.h"
 #include "headroom/decode/beam_search.h"
 #include "small_classes.h"
-#include "tiny/files.h"
 #include "training/tasks/translation/scores.h"
 
-namespace headroom::tasks {
-namespace translation_test {
+namespace headroom::tasks::translation_test {
 
 Figures figures_of(const Evaluation& evaluation) {
   return translation().figures_of(evaluation.sums);
@@ -217,5 +210,4 @@ TEST_F(TranslationTest, MismatchedInputsAreRefused) {
   EXPECT_HAS(complaint(), "data.train");
 }
 
-}  // namespace translation_test
-}  // namespace headroom::tasks
+}  // namespace headroom::tasks::translation_test

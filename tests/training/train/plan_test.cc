@@ -1,18 +1,11 @@
 #include "training/train/loop/plan.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <tuple>
-
 #include "folder_test.h"
 #include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/language_modelling.h"
 
-namespace headroom::train {
-namespace plan_test {
+namespace headroom::train::plan_test {
 
 config::Config config_with(const std::function<void(config::TrainOptions&)>& change) {
   config::Config config = tiny::config();
@@ -199,5 +192,4 @@ TEST(Intervals, WritesFewerCheckpointsIfTheyTakeLong) {
   EXPECT_GT(steps_between_checkpoints(1'000'000, 1.0, 1e11), 540);
 }
 
-}  // namespace plan_test
-}  // namespace headroom::train
+}  // namespace headroom::train::plan_test

@@ -1,27 +1,19 @@
 // Every shipped recipe, scaled down: train, save, resume, evaluate.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <iterator>
-#include <map>
-#include <string>
 
 #include "foundation/core/machine/log.h"
 #include "headroom/config/attention/projection_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/config/model_options.h"
-#include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
 #include "tiny/files.h"
 #include "training/cost/small_model.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
 
-namespace headroom::train {
-namespace train_recipes_test {
+namespace headroom::train::train_recipes_test {
 
 using config::Config;
 
@@ -224,5 +216,4 @@ TEST_F(TrainRecipes, EachTrainsResumesAndIsEvaluated) {
   set_log_level(LogLevel::info);
 }
 
-}  // namespace train_recipes_test
-}  // namespace headroom::train
+}  // namespace headroom::train::train_recipes_test

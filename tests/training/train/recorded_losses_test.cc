@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headroom::train {
-namespace recorded_losses_test {
+namespace headroom::train::recorded_losses_test {
 
 // A run of 200 steps, logged every 10, whose loss at step s is 10 - s / 50.
 History history_until(std::int64_t step) {
@@ -61,5 +60,4 @@ TEST(RecordedLosses, OfFewStepsAreThoseOfSingleSteps) {
   EXPECT_EQ(losses_key(history, 15), "losses = [19, 18, 16, 12, 5]");
 }
 
-}  // namespace recorded_losses_test
-}  // namespace headroom::train
+}  // namespace headroom::train::recorded_losses_test

@@ -1,13 +1,10 @@
 #include "training/train/loop/run.h"
 
-#include <gtest/gtest.h>
-
 #include "folder_test.h"
 #include "headroom/models/compute.h"
 #include "tiny/files.h"
 
-namespace headroom::train {
-namespace run_test {
+namespace headroom::train::run_test {
 
 namespace fs = std::filesystem;
 
@@ -130,5 +127,4 @@ TEST_F(RunTest, ActivationsThatOverflowAreADivergence) {
   EXPECT_HAS(why, "the activations overflow (");
 }
 
-}  // namespace run_test
-}  // namespace headroom::train
+}  // namespace headroom::train::run_test

@@ -1,13 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <utility>
-#include <vector>
 
 #include "training/train/step/step.h"
 
-namespace headroom::train {
-namespace schedule_test {
+namespace headroom::train::schedule_test {
 
 using enum config::Schedule;
 
@@ -60,5 +57,4 @@ TEST(Schedule, NoStepsAtAll) {
   }
 }
 
-}  // namespace schedule_test
-}  // namespace headroom::train
+}  // namespace headroom::train::schedule_test

@@ -2,12 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "headroom/ops/optimizers.h"
 
-namespace headroom::train {
-namespace {
+namespace headroom::train::sharding_test {
 
 nn::Parameters parameters_of(const std::vector<std::int64_t>& sizes) {
   nn::Parameters parameters;
@@ -105,5 +102,4 @@ TEST(Squares, of_shards_are_those_of_the_whole) {
   }
 }
 
-}  // namespace
-}  // namespace headroom::train
+}  // namespace headroom::train::sharding_test

@@ -1,18 +1,10 @@
 // Runs with train.start_from.
 #include "training/train/loop/start.h"
 
-#include <gtest/gtest.h>
-
 #include "folder_test.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/core/error.h"
-#include "headroom/store/checkpoint.h"
 #include "tiny/files.h"
-#include "training/train/loop/train.h"
-#include "training/train/step/state.h"
 
-namespace headroom::train {
-namespace start_test {
+namespace headroom::train::start_test {
 
 namespace fs = std::filesystem;
 
@@ -174,5 +166,4 @@ TEST_F(StartTest, WithoutACheckpointAConfigStaysAsItIs) {
   EXPECT_EQ(config::to_toml(with_initial_parameters(begun)), config::to_toml(begun));
 }
 
-}  // namespace start_test
-}  // namespace headroom::train
+}  // namespace headroom::train::start_test

@@ -1,18 +1,11 @@
 #include "training/train/step/state.h"
 
-#include <gtest/gtest.h>
-
-#include <functional>
-
 #include "folder_test.h"
-#include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
-#include "headroom/store/checkpoint.h"
 #include "tiny/files.h"
 #include "training/train/loop/start.h"
 
-namespace headroom::train {
-namespace state_test {
+namespace headroom::train::state_test {
 
 struct Saved {
   Saved() : config(tiny::config()), model(config.model, 1), state(initial_state(model.parameters())) {
@@ -149,5 +142,4 @@ TEST(ParametersHash, DependsOnNamesAndBytes) {
   EXPECT_NE(parameters_sha256(a), parameters_sha256(d));
 }
 
-}  // namespace state_test
-}  // namespace headroom::train
+}  // namespace headroom::train::state_test

@@ -4,10 +4,7 @@
 
 #include <cmath>
 
-#include "headroom/core/error.h"
-
-namespace headroom::train {
-namespace {
+namespace headroom::train::step_message_test {
 
 StepMessage message() {
   StepMessage message{.squares = {0.1, -0.0, INFINITY}, .has_gradient = {true, false, true}, .stop = true};
@@ -54,5 +51,4 @@ TEST(StepMessage, names_the_rank_that_disagrees) {
   EXPECT_EQ(disagreement(all), 1);
 }
 
-}  // namespace
-}  // namespace headroom::train
+}  // namespace headroom::train::step_message_test

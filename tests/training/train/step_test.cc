@@ -6,16 +6,12 @@
 #include <cmath>
 
 #include "engine/nn/combinations.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/models/compute.h"
-#include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
 #include "headroom/ops/optimizers.h"
 #include "tiny/files.h"
-#include "training/train/step/teacher.h"
 
-namespace headroom::train {
-namespace step_test {
+namespace headroom::train::step_test {
 
 at::Tensor random_tokens(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
   Random random(seed);
@@ -304,5 +300,4 @@ TEST(TopPredictions, TheOthersAreOneClass) {
   EXPECT_LT((top.log_probability.flatten() - expected).abs().max().item<double>(), 1e-6);
 }
 
-}  // namespace step_test
-}  // namespace headroom::train
+}  // namespace headroom::train::step_test

@@ -1,22 +1,11 @@
 #include "training/train/loop/train.h"
 
-#include <gtest/gtest.h>
-
-#include <fstream>
-#include <functional>
-#include <set>
-
 #include "folder_test.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/core/error.h"
-#include "headroom/core/json.h"
-#include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
 #include "tiny/files.h"
 #include "training/tasks/language/language_modelling.h"
 
-namespace headroom::train {
-namespace train_test {
+namespace headroom::train::train_test {
 
 namespace fs = std::filesystem;
 
@@ -340,5 +329,4 @@ TEST_F(Train, NamesErrorsInTheData) {
   }
 }
 
-}  // namespace train_test
-}  // namespace headroom::train
+}  // namespace headroom::train::train_test

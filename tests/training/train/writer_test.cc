@@ -1,17 +1,9 @@
 #include "training/train/record/writer.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <fstream>
-
 #include "folder_test.h"
-#include "headroom/core/error.h"
 #include "tiny/files.h"
-#include "training/train/record/history.h"
 
-namespace headroom::train {
-namespace writer_test {
+namespace headroom::train::writer_test {
 
 std::vector<Json> lines_of(const std::filesystem::path& path) {
   std::vector<Json> lines;
@@ -72,5 +64,4 @@ TEST(Balance, OfExperts) {
   EXPECT_NEAR(balance_of(at::tensor({1, 3}, at::kLong)).entropy, 0.8112781244591328, 1e-12);
 }
 
-}  // namespace writer_test
-}  // namespace headroom::train
+}  // namespace headroom::train::writer_test
