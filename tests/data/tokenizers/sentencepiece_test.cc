@@ -3,6 +3,7 @@
 #include "data/text/support.h"
 #include "data/tokenizers/sentencepiece/line_sample.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
+#include "foundation/core/text/utf8.h"
 #include "fuzz.h"
 
 namespace headroom::tokenizers::sentencepiece_test {
