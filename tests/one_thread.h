@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 namespace headroom {
 

@@ -1,6 +1,7 @@
 #include "engine/models/block.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 namespace headroom::models::block_test {

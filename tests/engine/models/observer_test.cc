@@ -1,6 +1,8 @@
 // Tests the observed values of whole models, in full passes and in decoding.
 #include "headroom/nn/observer.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"

@@ -1,6 +1,5 @@
 // Compares the fused version of every operator case with the float64 reference: the result and all gradients, on every
 // device and with each backend alone.
-#include <ATen/core/grad_mode.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <cstdlib>

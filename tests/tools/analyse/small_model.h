@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/grad_mode.h>
 
 #include <memory>
 

@@ -1,6 +1,7 @@
 // Reading the source layer by layer gives the values of its own forward pass.
 #include "tools/convert/activations.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "headroom/models/language_model.h"

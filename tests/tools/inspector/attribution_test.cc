@@ -2,8 +2,6 @@
 // when it is removed.
 #include "tools/inspector/attribution.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include "engine/nn/combinations.h"
 #include "engine/nn/layer.h"
 #include "headroom/config/attention/score_options.h"
