@@ -23,7 +23,7 @@ using Handle = c10::intrusive_ptr<Tokenizer>;
 
 at::Tensor to_tensor(std::string_view bytes) {
   const at::Tensor tensor = at::empty({std::ssize(bytes)}, at::kByte);
-  std::copy(bytes.begin(), bytes.end(), tensor.mutable_data_ptr<std::uint8_t>());
+  std::ranges::copy(bytes, tensor.mutable_data_ptr<std::uint8_t>());
   return tensor;
 }
 

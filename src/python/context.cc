@@ -86,8 +86,8 @@ Watch::Watch(std::vector<std::string> patterns, std::string scope, const Values&
 }
 
 bool Watch::wants(std::string_view name) const {
-  return given_.contains(name) || std::any_of(patterns_.begin(), patterns_.end(),
-                                              [&](const auto& pattern) { return nn::matches(pattern, name); });
+  return given_.contains(name) ||
+         std::ranges::any_of(patterns_, [&](const auto& pattern) { return nn::matches(pattern, name); });
 }
 
 at::Tensor Watch::observe(std::string_view name, at::Tensor value) {

@@ -319,8 +319,7 @@ constexpr LayerKind kKinds[] = {{"attention", make<attention_of>, run_attention}
 }  // namespace
 
 const LayerKind& kind_of(const Layer& layer) {
-  const auto* found = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                   [&](const LayerKind& kind) { return layer.kind == kind.name; });
+  const auto* found = std::ranges::find_if(kKinds, [&](const LayerKind& kind) { return layer.kind == kind.name; });
   if (found == std::end(kKinds)) {
     user_error("layer: unknown kind \"{}\"", layer.kind);
   }

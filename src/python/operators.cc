@@ -167,7 +167,7 @@ std::string options_of(const std::string& text) {
 bool balances(const std::string& text) {
   const config::ModelOptions& o = layer_of(text).model;
   const std::vector<config::BalanceLoss> losses = o.balance_losses();
-  return std::any_of(losses.begin(), losses.end(), [](const auto& loss) { return loss.coefficient != 0.0; });
+  return std::ranges::any_of(losses, [](const auto& loss) { return loss.coefficient != 0.0; });
 }
 
 // Returns the name, shape and kind of each parameter as JSON, in creation order.

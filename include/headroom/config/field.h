@@ -118,13 +118,11 @@ struct Table {
   std::vector<Table> tables;
 
   const Field* find(std::string_view name) const {
-    const auto at =
-        std::find_if(fields.begin(), fields.end(), [name](const Field& field) { return field.key == name; });
+    const auto at = std::ranges::find_if(fields, [name](const Field& field) { return field.key == name; });
     return at == fields.end() ? nullptr : &*at;
   }
   const Table* find_table(std::string_view name) const {
-    const auto at =
-        std::find_if(tables.begin(), tables.end(), [name](const Table& table) { return table.key == name; });
+    const auto at = std::ranges::find_if(tables, [name](const Table& table) { return table.key == name; });
     return at == tables.end() ? nullptr : &*at;
   }
 
@@ -169,7 +167,7 @@ class Fields {
   void refuse_without(const std::string& choice, const std::vector<std::string_view>& readers,
                       const std::vector<std::string_view>& keys) {
     for (Field& field : root_.fields) {
-      if (std::find(keys.begin(), keys.end(), field.key) != keys.end()) {
+      if (std::ranges::find(keys, field.key) != keys.end()) {
         field.choice = choice;
         field.readers.assign(readers.begin(), readers.end());
         field.refuse_unused = true;
@@ -232,8 +230,7 @@ class Fields {
     return push(std::move(added));
   }
   Field& push(Field added) {
-    const auto known = std::find_if(root_.fields.begin(), root_.fields.end(),
-                                    [&](const Field& field) { return field.key == added.key; });
+    const auto known = std::ranges::find_if(root_.fields, [&](const Field& field) { return field.key == added.key; });
     const bool shared = known != root_.fields.end();
     if (shared && (choice_.empty() || known->choice != choice_ || known->about != added.about)) {
       fail("config: two options have the name {}", added.key);

@@ -51,7 +51,7 @@ std::vector<double> parse_shares(const std::vector<std::string>& texts) {
   std::vector<double> shares;
   for (const std::string& text : texts) {
     shares.push_back(parse_share(text));
-    if (std::count(shares.begin(), shares.end(), shares.back()) > 1) {
+    if (std::ranges::count(shares, shares.back()) > 1) {
       user_error("compare: --tokens: {} is given twice", text);
     }
   }

@@ -331,6 +331,8 @@ int Program::run(int argc, const char* const* argv) {
   }
 }
 
-int run(int argc, char** argv) { return Program().run(argc, argv); }
+int run(int argc, char** argv) {
+  return Program().run(argc, argv);
+}
 
 }  // namespace headroom::cli

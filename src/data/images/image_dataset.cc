@@ -40,7 +40,7 @@ class ConcatenatedImages : public ImageDataset {
 
  private:
   std::size_t set_of(std::int64_t i) const {
-    return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
+    return static_cast<std::size_t>(std::ranges::upper_bound(ends_, i) - ends_.begin());
   }
   std::int64_t begin_of(std::size_t set) const { return set == 0 ? 0 : ends_[set - 1]; }
 
@@ -86,8 +86,6 @@ namespace fs = std::filesystem;
 struct FolderEntry {
   std::string name;  // relative to the folder
   fs::file_type type = fs::file_type::none;
-
-  bool operator<(const FolderEntry& other) const { return name < other.name; }
 };
 
 // Returns the sorted entries of a folder, without hidden ones. `below`: enters subfolders, but not links to folders,
@@ -107,7 +105,7 @@ std::vector<FolderEntry> entries(const fs::path& folder, bool below) {
   if (error) {
     user_error("{}: cannot be listed: {}", folder.string(), error.message());
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found, {}, &FolderEntry::name);
   return found;
 }
 
@@ -139,7 +137,7 @@ class ImageFolder : public ImageDataset {
                  reading.classes.empty() ? "a folder for each class" : "data.classes", names.size(), reading.n_classes);
     }
     for (const std::string& name : folders) {
-      const auto label = std::find(names.begin(), names.end(), name);
+      const auto label = std::ranges::find(names, name);
       if (label == names.end()) {
         user_error("{}: its name must be one of the {} of data.classes", (folder_ / name).string(), names.size());
       }
@@ -196,10 +194,7 @@ class ImageFolder : public ImageDataset {
       throw InterruptedError(fmt::format("{}: interrupted after {} images", folder_.string(), ends_.size()));
     }
   }
-  const Class& class_of(std::int64_t i) const {
-    return *std::upper_bound(classes_.begin(), classes_.end(), i,
-                             [](std::int64_t place, const Class& one) { return place < one.end; });
-  }
+  const Class& class_of(std::int64_t i) const { return *std::ranges::upper_bound(classes_, i, {}, &Class::end); }
   std::string name(std::int64_t i) const {
     const auto place = static_cast<std::size_t>(i);
     const std::size_t begin = place == 0 ? 0 : ends_[place - 1];

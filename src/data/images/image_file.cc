@@ -286,7 +286,7 @@ Image with_channels(Image image, std::int64_t channels) {
 }  // namespace
 
 bool is_image_ending(std::string_view ending) {
-  return std::find(kImageEndings.begin(), kImageEndings.end(), lower_case(ending)) != kImageEndings.end();
+  return std::ranges::find(kImageEndings, lower_case(ending)) != kImageEndings.end();
 }
 
 Image decode_image(const std::string& origin, std::string_view bytes, std::int64_t channels) {

@@ -40,7 +40,7 @@ void each_shade(Planes& planes, const Shade& becomes) {
 }
 
 void auto_contrast(std::span<std::uint8_t> channel) {
-  const auto [low, high] = std::minmax_element(channel.begin(), channel.end());
+  const auto [low, high] = std::ranges::minmax_element(channel);
   const double darkest = *low, brightest = *high;
   if (brightest > darkest) {
     for (std::uint8_t& pixel : channel) {

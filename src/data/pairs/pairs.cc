@@ -299,9 +299,8 @@ std::vector<TextPair> validation_pairs(const config::DataOptions& options) {
     user_error("data.validation_fraction: must be large enough to hold out a pair, got {} of {} pairs", share,
                reader.rows() - reader.skipped());
   }
-  std::stable_sort(held.begin(), held.end(), [](const TextPair& a, const TextPair& b) {
-    return mix(kHeldOrder, a.source) < mix(kHeldOrder, b.source);
-  });
+  std::ranges::stable_sort(
+      held, [](const TextPair& a, const TextPair& b) { return mix(kHeldOrder, a.source) < mix(kHeldOrder, b.source); });
   return held;
 }
 
@@ -362,7 +361,7 @@ std::vector<std::int64_t> PairBatches::next() {
   std::vector<std::int64_t> pairs;
   for (std::int64_t place = cuts_[batch]; place < cuts_[batch + 1]; ++place) {
     // The length of the pairs at this position, and the pair of that length that this epoch's shuffle puts here.
-    const auto after = std::upper_bound(starts_.begin(), starts_.end(), place);
+    const auto after = std::ranges::upper_bound(starts_, place);
     const std::int64_t first = *(after - 1), count = *after - first;
     const auto length = static_cast<std::uint64_t>(after - starts_.begin());
     const Shuffle same(static_cast<std::uint64_t>(count), mix(epoch, length));

@@ -34,7 +34,7 @@ std::vector<std::size_t> different(std::size_t n, std::size_t count, Random& ran
   std::vector<std::size_t> places;
   while (places.size() < count) {
     const auto draw = static_cast<std::size_t>(random.below(n));
-    if (std::find(places.begin(), places.end(), draw) == places.end()) {
+    if (std::ranges::find(places, draw) == places.end()) {
       places.push_back(draw);
     }
   }

@@ -72,7 +72,7 @@ std::vector<std::string> source_names(const fs::path& folder) {
   if (error) {
     fail("the built-in corpus: {}: cannot be listed: {}", folder.string(), error.message());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -91,7 +91,7 @@ std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split) {
   if (chosen.empty()) {
     fail("the built-in corpus: {} holds too few Python sources and C++ headers", folder.string());
   }
-  std::sort(chosen.begin(), chosen.end());
+  std::ranges::sort(chosen);
   std::vector<TextFileInput> inputs;
   std::int64_t total = 0;
   for (const auto& [hash, name] : chosen) {

@@ -85,7 +85,7 @@ void make_recall(Maker& m, std::int64_t items, std::int64_t gap) {
 // Items among noise, a marker, and then the items in their order (selective copying).
 void make_copying(Maker& m, std::int64_t items) {
   std::vector<std::int32_t> places = m.distinct(items, m.length - items);
-  std::sort(places.begin(), places.end());
+  std::ranges::sort(places);
   for (std::int64_t i = 0; i < items; ++i) {
     const std::int32_t item = m.below(kCopied);
     m.token(places[static_cast<std::size_t>(i)]) = item;
@@ -120,7 +120,7 @@ void make_needles(Maker& m, std::int64_t items, std::string_view text) {
   const std::int64_t question = m.length - items - 1;
   const std::vector<std::int32_t> keys = m.distinct(2, kNeedleKeys), values = m.distinct(2 * items, kValues);
   std::vector<std::int32_t> places = m.distinct(2 * items, question / 2), whose = m.distinct(2 * items, 2 * items);
-  std::sort(places.begin(), places.end());
+  std::ranges::sort(places);
   m.token(question) = kMarker;
   m.token(question + 1) = kFirstNeedleKey + keys[0];
   std::int64_t answered = 0;
@@ -171,8 +171,7 @@ void make_permutations(Maker& m) {
       next[e] = factor[static_cast<std::size_t>(product[e])];
     }
     product = next;
-    m.target(i) =
-        static_cast<std::int32_t>(std::distance(kAll.begin(), std::lower_bound(kAll.begin(), kAll.end(), product)));
+    m.target(i) = static_cast<std::int32_t>(std::distance(kAll.begin(), std::ranges::lower_bound(kAll, product)));
   }
 }
 

@@ -59,8 +59,7 @@ class Collection {
     if (documents_.empty()) {
       user_error("{}: holds no file of the expected kind", path.string());
     }
-    std::stable_sort(documents_.begin(), documents_.end(),
-                     [](const Document& a, const Document& b) { return a.name < b.name; });
+    std::ranges::stable_sort(documents_, [](const Document& a, const Document& b) { return a.name < b.name; });
     return std::move(documents_);
   }
 
@@ -211,7 +210,7 @@ std::optional<TarMember> TarReader::read_header() {
   if (read(header) < kTarBlock) {
     user_error("{}: is truncated: the archive ends at byte {} without an end mark", archive_, at_);
   }
-  if (std::all_of(header.begin(), header.end(), [](char c) { return c == '\0'; })) {
+  if (std::ranges::all_of(header, [](char c) { return c == '\0'; })) {
     return std::nullopt;
   }
   constexpr std::size_t kSum = 148, kSumLength = 8, kType = 156;

@@ -49,7 +49,7 @@ class Column {
     if (!named()) {
       return;
     }
-    const auto found = std::find(header.begin(), header.end(), name_);
+    const auto found = std::ranges::find(header, name_);
     if (found == header.end()) {
       user_error("has no column \"{}\" ({}), only {}", name_, key_, fmt::join(header, ", "));
     }
@@ -75,7 +75,7 @@ std::int32_t class_of(const std::string& label, const std::vector<std::string>& 
   if (classes.empty()) {
     return static_cast<std::int32_t>(parse_index(label, n_classes, "the label (names need data.classes)"));
   }
-  const auto found = std::find(classes.begin(), classes.end(), label);
+  const auto found = std::ranges::find(classes, label);
   if (found == classes.end()) {
     constexpr std::size_t kShown = 40;
     user_error("the label must be one of data.classes ({}), got \"{}\"", fmt::join(classes, ", "),

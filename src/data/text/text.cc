@@ -36,7 +36,7 @@ std::vector<fs::path> matches(const std::string& pattern) {
       found.push_back(path.has_parent_path() ? entry.path() : fs::path(candidate));
     }
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 
@@ -71,7 +71,7 @@ std::string file_ending(const fs::path& path) {
 
 bool is_json_lines(const fs::path& path) {
   constexpr std::string_view kEndings[] = {".jsonl", ".json", ".ndjson", ".jsonlines"};
-  return std::find(std::begin(kEndings), std::end(kEndings), file_ending(path)) != std::end(kEndings);
+  return std::ranges::find(kEndings, file_ending(path)) != std::end(kEndings);
 }
 
 std::vector<fs::path> expand_patterns(const std::vector<std::string>& patterns) {

@@ -52,9 +52,8 @@ class Bytes : public Tokenizer {
     if (other == std::string::npos) {
       return {};
     }
-    const auto count = std::count_if(text.begin(), text.end(), [&](char c) {
-      return ids_[static_cast<unsigned char>(c)] == static_cast<std::int32_t>(other);
-    });
+    const auto count = std::ranges::count_if(
+        text, [&](char c) { return ids_[static_cast<unsigned char>(c)] == static_cast<std::int32_t>(other); });
     return {.tokens = count, .bytes = count};
   }
 

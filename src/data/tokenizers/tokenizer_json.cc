@@ -87,7 +87,7 @@ class PiecesAsJson {
 
  private:
   std::size_t id_of(std::string_view name) const {
-    return static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
+    return static_cast<std::size_t>(std::ranges::find(names_, name) - names_.begin());
   }
 
   SortedJson added(const SpecialNames& special) const {
@@ -100,13 +100,13 @@ class PiecesAsJson {
     if (const std::size_t line_end = id_of("\n"); line_end < names_.size()) {
       ids.emplace_back(line_end, false);
     }
-    std::sort(ids.begin(), ids.end());
+    std::ranges::sort(ids);
     SortedJson list = SortedJson::array();
     if (!steps_.is_null() && steps_.at("added_tokens").is_array()) {
       list = steps_.at("added_tokens");
     }
     for (const auto& [id, marks] : ids) {
-      if (std::any_of(list.begin(), list.end(), [id = id](const SortedJson& token) { return token.at("id") == id; })) {
+      if (std::ranges::any_of(list, [id = id](const SortedJson& token) { return token.at("id") == id; })) {
         continue;
       }
       list.push_back({{"id", id},
@@ -194,7 +194,7 @@ class PiecesAsJson {
         }
       }
     }
-    std::sort(all.begin(), all.end());
+    std::ranges::sort(all);
     SortedJson list = SortedJson::array();
     for (const auto& [ignored, left, right] : all) {
       list.push_back(SortedJson::array({names_[left], names_[right]}));
@@ -217,7 +217,7 @@ std::string sentencepiece_to_json(std::string_view serialised, const SpecialName
   };
   const std::string_view steps = json_steps_of(serialised);
   if (!model.is_bpe || model.blank_is_suffix || (!model.escapes_blanks && steps.empty()) ||
-      std::any_of(model.pieces.begin(), model.pieces.end(), unsupported)) {
+      std::ranges::any_of(model.pieces, unsupported)) {
     return {};
   }
   return PiecesAsJson(model, lines_of(serialised),
@@ -226,8 +226,8 @@ std::string sentencepiece_to_json(std::string_view serialised, const SpecialName
 }
 
 std::string name_of(const BpeModel& model, std::size_t id) {
-  const auto added = std::find_if(model.added.begin(), model.added.end(),
-                                  [&](const AddedToken& token) { return static_cast<std::size_t>(token.id) == id; });
+  const auto added = std::ranges::find_if(
+      model.added, [&](const AddedToken& token) { return static_cast<std::size_t>(token.id) == id; });
   return added != model.added.end() ? added->content : id < model.tokens.size() ? model.tokens[id] : "";
 }
 
@@ -236,7 +236,7 @@ BpeModel bytes_as_bpe(const Tokenizer& tokenizer, const SpecialNames& special) {
   BpeModel model;
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
     const std::string byte = tokenizer.decode(std::span(&id, 1));
-    const bool marks = std::find(special.names.begin(), special.names.end(), byte) != special.names.end();
+    const bool marks = std::ranges::find(special.names, byte) != special.names.end();
     model.tokens.push_back(marks ? byte : character_of_byte(static_cast<unsigned char>(byte.front())));
     if (marks) {
       model.added.push_back({.id = id, .content = byte, .normalised = false, .special = true});

@@ -152,9 +152,9 @@ std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, 
   for (const auto& [word, count] : counts) {
     order.emplace_back(-count, word);
   }
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
 
-  const std::int64_t special = std::count(kSpecial.begin(), kSpecial.end(), '\n');
+  const std::int64_t special = std::ranges::count(kSpecial, '\n');
   const std::int64_t all = std::ssize(order) + special;
   const std::int64_t wanted = options.vocabulary_size == 0 ? all : options.vocabulary_size;
   if (wanted > all || wanted < special) {

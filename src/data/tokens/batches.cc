@@ -302,7 +302,7 @@ std::vector<std::int64_t> shares_of(const std::vector<double>& weights, std::int
     shares.push_back(static_cast<std::int64_t>(share));
     missing.emplace_back(static_cast<double>(shares.back()) - share, missing.size());
   }
-  std::sort(missing.begin(), missing.end());
+  std::ranges::sort(missing);
   std::int64_t left = rows - std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
   for (std::size_t i = 0; left > 0; i = (i + 1) % missing.size(), --left) {
     ++shares[missing[i].second];

@@ -31,13 +31,13 @@ void ExampleOrder::fill() {
   std::vector<std::int64_t> examples(static_cast<std::size_t>(batches * options_.batch));
   std::iota(examples.begin(), examples.end(), wanted.step * options_.batch);  // positions in the epoch
   const Shuffle order(static_cast<std::uint64_t>(options_.examples), seed);
-  std::transform(examples.begin(), examples.end(), examples.begin(), [&](std::int64_t place) {
+  std::ranges::transform(examples, examples.begin(), [&](std::int64_t place) {
     return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(place)));
   });
   pool_ = examples;
   if (options_.length) {
-    std::stable_sort(examples.begin(), examples.end(),
-                     [this](std::int64_t a, std::int64_t b) { return options_.length(a) < options_.length(b); });
+    std::ranges::stable_sort(
+        examples, [this](std::int64_t a, std::int64_t b) { return options_.length(a) < options_.length(b); });
     const Shuffle places(static_cast<std::uint64_t>(batches), mix(seed, static_cast<std::uint64_t>(wanted.step)));
     for (std::int64_t i = 0; i < batches; ++i) {
       const auto from =

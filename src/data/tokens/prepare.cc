@@ -58,7 +58,7 @@ struct PartInput {
 PartInput open_input(const config::DataOptions& data, Split split, Content content) {
   const bool shared = data.validation.empty();
   const std::vector<std::string>& patterns = split == Split::train || shared ? data.train : data.validation;
-  const auto tokens = std::count_if(patterns.begin(), patterns.end(), config::is_token_file);
+  const auto tokens = std::ranges::count_if(patterns, config::is_token_file);
   PartInput input{
       .token_files = {}, .text = nullptr, .name = corpus_name(data, split), .split = split, .order = data.order};
   if (tokens == 0) {
@@ -311,7 +311,7 @@ std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, std::in
   const std::int64_t last = file.size() - 1;
   for (std::int64_t at = wanted - 1; at < last; at += kMostTokens) {
     const std::vector<std::int32_t> ids = some_tokens(file, at, last);
-    const auto found = std::find(ids.begin(), ids.end(), line_end);
+    const auto found = std::ranges::find(ids, line_end);
     if (found != ids.end()) {
       return at + (found - ids.begin()) + 1;
     }

@@ -49,9 +49,8 @@ class Search {
       if (sentence.finished.empty()) {
         fail("beam search: the model gives every continuation probability 0");
       }
-      best.push_back(
-          std::move(*std::max_element(sentence.finished.begin(), sentence.finished.end(),
-                                      [](const Hypothesis& a, const Hypothesis& b) { return a.score < b.score; })));
+      best.push_back(std::move(*std::ranges::max_element(
+          sentence.finished, [](const Hypothesis& a, const Hypothesis& b) { return a.score < b.score; })));
     }
     return best;
   }

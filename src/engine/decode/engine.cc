@@ -174,9 +174,9 @@ std::span<const std::int64_t> Engine::Parts::next_chunk(const Row& row) const {
 
 // Whether a new row's first chunk equals that of a row in `before`, so that the prefix cache may soon hold it.
 bool Engine::Parts::may_find(const Row& row, std::span<Row* const> before) const {
-  return options.prefix_cache_tokens > 0 && !row.begun &&
-         std::any_of(before.begin(), before.end(),
-                     [&](const Row* one) { return std::ranges::equal(next_chunk(row), next_chunk(*one)); });
+  return options.prefix_cache_tokens > 0 && !row.begun && std::ranges::any_of(before, [&](const Row* one) {
+           return std::ranges::equal(next_chunk(row), next_chunk(*one));
+         });
 }
 
 // Returns running row `first` and later rows whose next chunks have equal length, in total at most a whole chunk.
@@ -209,7 +209,7 @@ std::vector<Row*> Engine::Parts::rows_to_read(std::size_t first) {
 // Reads the rows' next prompt tokens. Returns the logits after each token, [n, V], if the prompt (of a single row) is
 // scored; after the last token of each row, [N, V], if a prompt ends there; otherwise an undefined tensor.
 at::Tensor Engine::Parts::read_tokens(std::span<Row* const> rows, std::span<const models::DecodeRow> parts) {
-  const bool adds = std::any_of(rows.begin(), rows.end(), [&](const Row* row) {
+  const bool adds = std::ranges::any_of(rows, [&](const Row* row) {
     return row->request.max_tokens > 0 && row->read + std::ssize(parts[0].tokens) == std::ssize(row->request.prompt);
   });
   RouteRecorder recorder;
@@ -380,12 +380,12 @@ Engine::Handle Engine::add(Request request, OnToken on_token, OnFinish on_finish
 void Engine::cancel(Handle handle) {
   Parts& p = *parts_;
   const auto is_it = [&](const std::unique_ptr<Row>& row) { return row->handle == handle; };
-  if (const auto waits = std::find_if(p.waiting.begin(), p.waiting.end(), is_it); waits != p.waiting.end()) {
+  if (const auto waits = std::ranges::find_if(p.waiting, is_it); waits != p.waiting.end()) {
     const std::unique_ptr<Row> row = std::move(*waits);
     p.waiting.erase(waits);
     ++p.counts.finished;
     row->on_finish({Finish::cancelled, ""});
-  } else if (const auto runs = std::find_if(p.running.begin(), p.running.end(), is_it); runs != p.running.end()) {
+  } else if (const auto runs = std::ranges::find_if(p.running, is_it); runs != p.running.end()) {
     (*runs)->end(Finish::cancelled);
     if (!p.stepping) {
       p.sweep();

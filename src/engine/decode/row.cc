@@ -20,7 +20,7 @@ bool RouteRecorder::wants(std::string_view name) const {
 
 at::Tensor RouteRecorder::observe(std::string_view name, at::Tensor value) {
   name.remove_suffix(kIndex.size());
-  auto found = std::find_if(indices_.begin(), indices_.end(), [&](const auto& entry) { return entry.first == name; });
+  auto found = std::ranges::find_if(indices_, [&](const auto& entry) { return entry.first == name; });
   if (found == indices_.end()) {
     found = indices_.insert(found, {std::string(name), {}});
   }
@@ -159,7 +159,7 @@ TokenScore score_of(std::int64_t token, std::span<const float> log_p, std::int64
       }
       best.pop_back();
     }
-    best.insert(std::upper_bound(best.begin(), best.end(), id, likelier), id);
+    best.insert(std::ranges::upper_bound(best, id, likelier), id);
   }
   TokenScore score{.logprob = value(token), .top = {}};
   for (const std::int64_t id : best) {

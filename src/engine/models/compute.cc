@@ -53,7 +53,7 @@ at::Device resolve(const std::string& device) {
     return all.size() > 1 ? all[1] : all[0];
   }
   const std::string name = device == "cuda" ? "cuda:0" : device;
-  const auto found = std::find_if(all.begin(), all.end(), [&](const at::Device& d) { return d.str() == name; });
+  const auto found = std::ranges::find_if(all, [&](const at::Device& d) { return d.str() == name; });
   if (found != all.end()) {
     return *found;
   }

@@ -30,7 +30,7 @@ bool DecodeState::rewind(std::int64_t count) {
   std::vector<nn::AttentionCache> earlier = caches;
   // Reread tokens were computed together with the tokens after them, so the caches hold no intermediate states.
   if (count > position || (read_again > 0 && count >= position - read_again) ||
-      !std::all_of(earlier.begin(), earlier.end(), [&](nn::AttentionCache& cache) { return cache.rewind(count); })) {
+      !std::ranges::all_of(earlier, [&](nn::AttentionCache& cache) { return cache.rewind(count); })) {
     return false;
   }
   caches = std::move(earlier);
@@ -90,9 +90,8 @@ nn::Context decode_context(const nn::Context& context) {
 at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(const DecodeRow&)>& alone,
                      const ReadRows& together, const ReadRows& by_itself, const nn::Context& context) {
   check_rows(rows);
-  const bool of_one_length = std::all_of(rows.begin(), rows.end(), [&](const DecodeRow& row) {
-    return row.tokens.size() == rows[0].tokens.size() && !alone(row);
-  });
+  const bool of_one_length = std::ranges::all_of(
+      rows, [&](const DecodeRow& row) { return row.tokens.size() == rows[0].tokens.size() && !alone(row); });
   if (context.split_invariant && rows.size() > 1 && of_one_length) {
     const at::Tensor h = together(rows, decode_context(context));
     return h.narrow(1, h.size(1) - 1, 1);
@@ -124,7 +123,7 @@ at::Tensor tokens_of(std::span<const DecodeRow> rows, at::Device device) {
   const at::Tensor tokens = at::empty({std::ssize(rows), n}, at::kLong);
   std::int64_t* to = tokens.mutable_data_ptr<std::int64_t>();
   for (const DecodeRow& row : rows) {
-    to = std::copy(row.tokens.begin(), row.tokens.end(), to);
+    to = std::ranges::copy(row.tokens, to).out;
   }
   return tokens.to(device);
 }

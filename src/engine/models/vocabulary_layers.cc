@@ -106,7 +106,7 @@ Embedding::Embedding(const config::ModelOptions& o, at::Tensor matrix, const nn:
 
 at::Tensor Embedding::operator()(const at::Tensor& tokens, at::IntArrayRef first, const nn::Context& context) const {
   const c10::SymInt n = tokens.sym_size(1);
-  const std::int64_t last = *std::max_element(first.begin(), first.end());
+  const std::int64_t last = *std::ranges::max_element(first);
   if (n + last > context_length_) {
     fail("model: a sequence must have at most context_length={} tokens, got {}", context_length_, c10::str(n + last));
   }

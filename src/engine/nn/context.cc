@@ -28,7 +28,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 }
 
 bool Recorder::wants(std::string_view name) const {
-  return std::any_of(patterns_.begin(), patterns_.end(), [&](const auto& pattern) { return matches(pattern, name); });
+  return std::ranges::any_of(patterns_, [&](const auto& pattern) { return matches(pattern, name); });
 }
 
 at::Tensor Recorder::observe(std::string_view name, at::Tensor value) {

@@ -35,7 +35,7 @@ void BackendList::check_new(const BackendTraits& added) const {
 
 std::vector<BackendList*> backend_lists() {
   std::vector<BackendList*> all = all_lists();
-  std::sort(all.begin(), all.end(), [](const BackendList* a, const BackendList* b) { return a->op() < b->op(); });
+  std::ranges::sort(all, [](const BackendList* a, const BackendList* b) { return a->op() < b->op(); });
   return all;
 }
 

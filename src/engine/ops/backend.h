@@ -82,7 +82,7 @@ class Backends final : public BackendList {
   void add(Entry backend) {
     check_new(backend.traits);
     const auto before = [](const Entry& a, const Entry& b) { return a.traits.order() < b.traits.order(); };
-    entries_.insert(std::upper_bound(entries_.begin(), entries_.end(), backend, before), std::move(backend));
+    entries_.insert(std::ranges::upper_bound(entries_, backend, before), std::move(backend));
   }
 
   // Returns the backend to run, null for the reference. `by` determines device and dtype. Throws UserError with every

@@ -129,7 +129,7 @@ class SecondDerivative : public torch::autograd::Function<SecondDerivative> {
       }
     }
     const auto is_defined = [](const at::Tensor& t) { return t.defined(); };
-    std::copy_if(gradients.begin(), gradients.end(), std::back_inserter(defined), is_defined);
+    std::ranges::copy_if(gradients, std::back_inserter(defined), is_defined);
     const List connected = apply(at::TensorList(origins), defined, name);
     auto next = connected.begin();
     for (at::Tensor& gradient : gradients) {

@@ -236,9 +236,8 @@ std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::st
     user_error("{}: its config is invalid: {}", origin, error.what_without_backtrace());
   }
   const std::size_t expected = built->parameters().in_creation_order().size();
-  const auto stored =
-      static_cast<std::size_t>(std::count_if(checkpoint.tensors.begin(), checkpoint.tensors.end(),
-                                             [](const auto& entry) { return entry.first.starts_with("model."); }));
+  const auto stored = static_cast<std::size_t>(
+      std::ranges::count_if(checkpoint.tensors, [](const auto& entry) { return entry.first.starts_with("model."); }));
   if (stored != expected) {
     user_error("{}: has {} parameters, but its config requires {}", origin, stored, expected);
   }

@@ -38,7 +38,7 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
       found.emplace_back(*step, entry.path());
     }
   }
-  std::sort(found.begin(), found.end(), std::greater<>());
+  std::ranges::sort(found, std::greater<>());
   std::vector<fs::path> files;
   for (auto& [step, path] : found) {
     files.push_back(std::move(path));
@@ -106,7 +106,7 @@ std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
     }
     user_error("{}: holds no checkpoint", run_or_checkpoint.string());
   }
-  const auto named = std::find(candidates.begin(), candidates.end(), latest_file(folder));
+  const auto named = std::ranges::find(candidates, latest_file(folder));
   if (named != candidates.end()) {
     std::rotate(candidates.begin(), named, named + 1);
   } else {
@@ -133,7 +133,7 @@ fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, 
 
 std::vector<fs::path> earlier_checkpoints(const fs::path& file) {
   const std::vector<fs::path> files = list_checkpoints(file.parent_path());
-  const auto own = std::find(files.begin(), files.end(), file);
+  const auto own = std::ranges::find(files, file);
   return {own == files.end() ? own : own + 1, files.end()};
 }
 
@@ -181,7 +181,7 @@ std::vector<fs::path> checkpoints_of(const fs::path& run) {
   if (files.empty()) {
     user_error("{}: not a run folder, or it has no checkpoints", run.string());
   }
-  std::reverse(files.begin(), files.end());
+  std::ranges::reverse(files);
   return files;
 }
 

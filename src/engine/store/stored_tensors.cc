@@ -109,7 +109,7 @@ std::string join_checksums(const std::vector<std::string>& parts, const std::map
   Json sums = Json::object();
   for (const auto& [name, size] : sizes) {
     std::vector<Sum>& shards = all[name];
-    std::sort(shards.begin(), shards.end(), [](const Sum& a, const Sum& b) { return a.begin < b.begin; });
+    std::ranges::sort(shards, [](const Sum& a, const Sum& b) { return a.begin < b.begin; });
     uLong sum = crc32_z(0, nullptr, 0);
     std::size_t end = 0;
     bool once = !shards.empty();

@@ -54,7 +54,7 @@ void add_unused(const std::string& path, const Table& table, const Table& defaul
       continue;
     }
     const std::string chosen = chosen_for(field, table, root);
-    if (std::find(field.readers.begin(), field.readers.end(), chosen) != field.readers.end()) {
+    if (std::ranges::find(field.readers, chosen) != field.readers.end()) {
       continue;
     }
     if (const std::string value = detail::spelled(field); value != detail::spelled(defaults.fields[i])) {

@@ -44,7 +44,7 @@ class Checker {
     }
   }
   void require_distinct(std::string_view key, std::vector<std::string> values) const {
-    std::sort(values.begin(), values.end());
+    std::ranges::sort(values);
     const auto twice = std::adjacent_find(values.begin(), values.end());
     require(twice == values.end(), key, "names \"{}\" twice", twice == values.end() ? "" : *twice);
   }

@@ -201,8 +201,7 @@ std::string nearest_key(const Table& all, const std::string& table, std::string_
     return prefix + key;
   }
   const std::string key = nearest(wrong, others);
-  const auto where =
-      std::find_if(known.begin(), known.end(), [&](const auto& dotted) { return key_of(dotted) == key; });
+  const auto where = std::ranges::find_if(known, [&](const auto& dotted) { return key_of(dotted) == key; });
   return where == known.end() ? "" : *where;
 }
 

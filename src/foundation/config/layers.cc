@@ -248,7 +248,7 @@ std::vector<std::pair<ModelOptions, std::int64_t>> ModelOptions::kinds_of_layers
   std::vector<std::size_t> first;  // the entry of each kind
   for (std::int64_t layer = 0; layer < n; ++layer) {
     const LayerOptions& entry = entries[detail::entry_at(entries, layer)];
-    const auto same = std::find_if(first.begin(), first.end(), [&](std::size_t other) {
+    const auto same = std::ranges::find_if(first, [&](std::size_t other) {
       return entries[other].attention == entry.attention && entries[other].mlp == entry.mlp;
     });
     if (same != first.end()) {
@@ -304,7 +304,7 @@ std::vector<BalanceLoss> ModelOptions::balance_losses() const {
   std::vector<BalanceLoss> all;
   for (const auto& [layer, count] : kinds_of_layers(std::max(n_layers, decoder_layers()))) {
     for (const BalanceLoss& loss : layer.layer_balance_losses()) {
-      if (std::none_of(all.begin(), all.end(), [&](const BalanceLoss& other) { return other.name == loss.name; })) {
+      if (std::ranges::none_of(all, [&](const BalanceLoss& other) { return other.name == loss.name; })) {
         all.push_back(loss);
       }
     }

@@ -111,8 +111,7 @@ bool keeps_losses(std::string_view key) {
                                         "threads",          "timeout",
                                         "verify_every"};
   constexpr std::string_view kTrain = "train.";
-  return key.starts_with(kTrain) &&
-         std::find(std::begin(kKeys), std::end(kKeys), key.substr(kTrain.size())) != std::end(kKeys);
+  return key.starts_with(kTrain) && std::ranges::find(kKeys, key.substr(kTrain.size())) != std::end(kKeys);
 }
 
 // Returns the file's values. If the file is not a config, the error states what it is.
@@ -214,7 +213,7 @@ std::vector<Layer> read_layers(const Source& first) {
   for (std::optional<Source> next = first; next;) {
     const Source source = *next;
     std::error_code ignored;
-    const bool seen = std::any_of(layers.begin(), layers.end(), [&](const Layer& layer) {
+    const bool seen = std::ranges::any_of(layers, [&](const Layer& layer) {
       return layer.source.row == source.row && fs::equivalent(layer.source.path, source.path, ignored);
     });
     chain.push_back(Source{source.path.lexically_normal(), source.row}.origin());
@@ -226,7 +225,7 @@ std::vector<Layer> read_layers(const Source& first) {
     }
     layers.push_back(read_layer(source, next));
   }
-  std::reverse(layers.begin(), layers.end());
+  std::ranges::reverse(layers);
   return layers;
 }
 

@@ -124,7 +124,7 @@ std::vector<BalanceLoss> MlpOptions::balance_losses() const {
 
 bool ModelOptions::routes() const {
   const auto kinds = kinds_of_layers(std::max(n_layers, decoder_layers()));
-  return std::any_of(kinds.begin(), kinds.end(), [&](const auto& layer) {
+  return std::ranges::any_of(kinds, [&](const auto& layer) {
     const AttentionOptions& a = layer.first.attention;
     return layer.first.mlp.kind == MlpKind::experts || (a.has_heads() && a.projection->routes(a));
   });

@@ -126,8 +126,8 @@ class Reader {
     for (auto entry = values.cbegin(); entry != values.cend(); ++entry) {
       entries.emplace_back(&entry->first, &entry->second);
     }
-    std::stable_sort(entries.begin(), entries.end(),
-                     [](const Entry& a, const Entry& b) { return a.first->source().begin < b.first->source().begin; });
+    std::ranges::stable_sort(
+        entries, [](const Entry& a, const Entry& b) { return a.first->source().begin < b.first->source().begin; });
     return entries;
   }
 
@@ -316,8 +316,7 @@ Variation parse_variation(std::string_view text, std::string_view option) {
       begin = end + 1;
     }
   }
-  const bool empty = std::any_of(variation.values.begin(), variation.values.end(),
-                                 [](const std::string& value) { return value.empty(); });
+  const bool empty = std::ranges::any_of(variation.values, [](const std::string& value) { return value.empty(); });
   if (variation.key.empty() || variation.values.empty() || empty) {
     user_error("{} {}: must be KEY=VALUE,VALUE,..., as in train.learning_rate=3e-4,1e-3", option, text);
   }

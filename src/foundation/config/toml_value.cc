@@ -149,8 +149,7 @@ struct Assigner {
     std::vector<std::string> texts;
     for (const toml::node& element : elements()) {
       texts.push_back(to_text(element));
-      if (!field.choices.empty() &&
-          std::find(field.choices.begin(), field.choices.end(), texts.back()) == field.choices.end()) {
+      if (!field.choices.empty() && std::ranges::find(field.choices, texts.back()) == field.choices.end()) {
         throw Refused();
       }
     }
@@ -159,7 +158,7 @@ struct Assigner {
   void operator()(std::vector<LayerOptions>* /*slot*/) const { throw Refused(); }  // assign_layers() sets it
   void operator()(const Choice& choice) const {
     const std::string& text = to_text(value);
-    if (std::find(choice.names.begin(), choice.names.end(), text) == choice.names.end()) {
+    if (std::ranges::find(choice.names, text) == choice.names.end()) {
       throw Refused();
     }
     choice.set(text);

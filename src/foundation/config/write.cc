@@ -49,7 +49,7 @@ bool is_read(const Table& table, const Field& field) {
     return true;
   }
   const std::string chosen = std::get<Choice>(table.find(field.choice)->slot).get();
-  return std::find(field.readers.begin(), field.readers.end(), chosen) != field.readers.end();
+  return std::ranges::find(field.readers, chosen) != field.readers.end();
 }
 
 void add_differing(const std::string& path, const Table& a, const Table& b, std::vector<std::string>& keys) {
@@ -148,7 +148,7 @@ std::string value_of(const Config& config, const std::string& key) {
     return *of_layer;
   }
   const std::vector<std::pair<std::string, std::string>> all = flatten(config);
-  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& entry) { return entry.first == key; });
+  const auto found = std::ranges::find_if(all, [&](const auto& entry) { return entry.first == key; });
   return found != all.end() ? found->second : throw Error("config: no key " + key);
 }
 

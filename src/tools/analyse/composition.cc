@@ -65,7 +65,7 @@ class CompositionAnalysis : public Analysis {
   bool wants(std::string_view name, const InputBatch& /*input*/) const override {
     constexpr std::array<std::string_view, 9> kWanted = {
         "key_terms", "query_terms", "query_map", "x", "source", "scores", "scores_composed", "probs", "probs_composed"};
-    return std::find(kWanted.begin(), kWanted.end(), value_of(name)) != kWanted.end();
+    return std::ranges::find(kWanted, value_of(name)) != kWanted.end();
   }
   void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& /*input*/) override {
     const std::string what(value_of(name));

@@ -44,7 +44,7 @@ ModelRunner::ModelRunner(const store::OpenedModel& opened, std::vector<std::int6
     : opened_(&opened), options_(std::move(options)), layers_(std::move(layers)), tokenizer_(tokenizer_of(opened)) {}
 
 bool ModelRunner::includes(std::int64_t layer) const {
-  return layers_.empty() || std::find(layers_.begin(), layers_.end(), layer) != layers_.end();
+  return layers_.empty() || std::ranges::find(layers_, layer) != layers_.end();
 }
 
 at::Tensor ModelRunner::find_parameter(std::string_view parameter) const {

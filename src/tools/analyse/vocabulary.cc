@@ -17,7 +17,7 @@ bool is_punctuation(char c) {
 }
 
 std::string without_punctuation(const std::string& word) {
-  const auto first = std::find_if_not(word.begin(), word.end(), is_punctuation);
+  const auto first = std::ranges::find_if_not(word, is_punctuation);
   const auto last = std::find_if_not(word.rbegin(), word.rend(), is_punctuation).base();
   return first < last ? std::string(first, last) : std::string();
 }
@@ -38,7 +38,7 @@ std::int64_t TextIndex::of(const std::string& text) {
 }
 
 std::int64_t token_kind(std::string_view token) {
-  const auto first = std::find_if_not(token.begin(), token.end(), is_blank);
+  const auto first = std::ranges::find_if_not(token, is_blank);
   if (first == token.end()) {
     return 0;
   }

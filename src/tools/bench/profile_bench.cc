@@ -158,7 +158,7 @@ Demand Call::end(const at::RecordFunction& ended) const {
   double written = 0.0;
   for (const c10::IValue& output : ended.outputs()) {
     each_tensor(output, [&](const at::Tensor& tensor) {
-      const bool is_new = std::find(storages_.begin(), storages_.end(), storage_of(tensor)) == storages_.end();
+      const bool is_new = std::ranges::find(storages_, storage_of(tensor)) == storages_.end();
       written += is_new ? bytes_of(tensor) : 0.0;
     });
   }

@@ -15,7 +15,7 @@ std::vector<Limit> parse_budget(const std::string& text) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string part = text.substr(begin, end - begin), key = part.substr(0, part.find('='));
     begin = end + 1;
-    if (std::find(std::begin(kBudgetKeys), std::end(kBudgetKeys), key) == std::end(kBudgetKeys)) {
+    if (std::ranges::find(kBudgetKeys, key) == std::end(kBudgetKeys)) {
       user_error("convert: --budget: must be macs, kv_cache, step_time or loss with a value, such as macs=0.5, got {}",
                  part);
     }
@@ -23,7 +23,7 @@ std::vector<Limit> parse_budget(const std::string& text) {
     if (!value || !(*value > 0.0 && *value <= 1.0)) {
       user_error("convert: --budget: {} must be above 0 and at most 1, got {}", key, part);
     }
-    if (std::any_of(limits.begin(), limits.end(), [&](const Limit& other) { return other.key == key; })) {
+    if (std::ranges::any_of(limits, [&](const Limit& other) { return other.key == key; })) {
       user_error("convert: --budget: {} is given twice", key);
     }
     limits.push_back({key, *value});
@@ -43,14 +43,14 @@ struct Partial {
 
 // Removes those that another one equals or beats in every value.
 std::vector<Partial> best_alike(std::vector<Partial> all) {
-  std::stable_sort(all.begin(), all.end(), [](const Partial& a, const Partial& b) { return a.values < b.values; });
+  std::ranges::stable_sort(all, [](const Partial& a, const Partial& b) { return a.values < b.values; });
   std::vector<Partial> best;
   for (Partial& next : all) {
     // Of two values, the second falls while the first rises, so the newest is the only one that can be better.
     const std::ptrdiff_t compared =
         next.values.size() == 2 ? std::min<std::ptrdiff_t>(1, std::ssize(best)) : std::ssize(best);
     const bool beaten = std::any_of(best.rbegin(), best.rbegin() + compared, [&](const Partial& other) {
-      return std::equal(other.values.begin(), other.values.end(), next.values.begin(), std::less_equal<>());
+      return std::ranges::equal(other.values, next.values, std::less_equal<>());
     });
     if (!beaten) {
       best.push_back(std::move(next));
@@ -107,9 +107,8 @@ std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerOptions>
   if (best.back().empty()) {
     return std::nullopt;
   }
-  const auto least = std::min_element(best.back().begin(), best.back().end(), [&](const Partial& a, const Partial& b) {
-    return a.values[minimise] < b.values[minimise];
-  });
+  const auto least = std::ranges::min_element(
+      best.back(), [&](const Partial& a, const Partial& b) { return a.values[minimise] < b.values[minimise]; });
   std::size_t at = static_cast<std::size_t>(least - best.back().begin());
   std::vector<std::size_t> chosen(options.size());
   for (std::size_t layer = options.size(); layer-- > 0;) {

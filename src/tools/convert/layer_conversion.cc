@@ -71,8 +71,7 @@ void copy_rest(const models::Model& source, const models::Model& target) {
     }
   }
   for (nn::Parameter parameter : target.parameters().stored()) {
-    if (std::none_of(converted.begin(), converted.end(),
-                     [&](const std::string& place) { return parameter.name.starts_with(place); })) {
+    if (std::ranges::none_of(converted, [&](const std::string& place) { return parameter.name.starts_with(place); })) {
       parameter.tensor.copy_(source.parameters().at(parameter.name));
     }
   }
@@ -387,7 +386,7 @@ at::Tensor balanced_groups(const at::Tensor& features, std::int64_t groups) {
     }
     std::vector<std::int64_t> all;
     for (std::vector<std::int64_t>& in : members) {
-      std::sort(in.begin(), in.end());
+      std::ranges::sort(in);
       all.insert(all.end(), in.begin(), in.end());
     }
     order = at::tensor(all, at::kLong);

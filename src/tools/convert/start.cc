@@ -95,7 +95,7 @@ class Layer {
            to_.d_head >= from_.d_head;
   }
   bool has_bank() const {
-    return std::any_of(std::begin(kMatrices), std::end(kMatrices), [&](char which) { return to_.has_experts(which); });
+    return std::ranges::any_of(kMatrices, [&](char which) { return to_.has_experts(which); });
   }
   at::Tensor source(std::string_view name) const { return find_parameter(r_.source, r_.place, name); }
   at::Tensor target(std::string_view name) const { return find_parameter(r_.target, r_.place, name); }

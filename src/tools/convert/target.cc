@@ -157,7 +157,7 @@ config::ModelOptions converted_layer(const ConvertRequest& request, const config
     for (const auto& [key, value] : config::differing_keys(is, wanted)) {
       std::string text = fmt::format("model.{}.{} is {}, as the kept weights need it, instead of {}", table, key, value,
                                      before.at(key));
-      if (std::find(notes.begin(), notes.end(), text) == notes.end()) {
+      if (std::ranges::find(notes, text) == notes.end()) {
         notes.push_back(std::move(text));
       }
     }
@@ -207,14 +207,13 @@ bool splits_mlp(const config::MlpOptions& from, const config::MlpOptions& to) {
 
 bool changes_attention(const config::ModelOptions& from, const config::ModelOptions& to) {
   const std::vector<std::string> keys = config::differing_keys(from, to);
-  return std::any_of(keys.begin(), keys.end(), [](const std::string& key) {
+  return std::ranges::any_of(keys, [](const std::string& key) {
     return key.starts_with("model.attention.") && key != "model.attention.window_pattern";
   });
 }
 
 bool wants(const ConvertRequest& request, std::int64_t layer) {
-  return request.layers.empty() ||
-         std::find(request.layers.begin(), request.layers.end(), layer) != request.layers.end();
+  return request.layers.empty() || std::ranges::find(request.layers, layer) != request.layers.end();
 }
 
 config::Config with_layers(config::Config config, const std::vector<config::ModelOptions>& layers) {

@@ -117,9 +117,9 @@ ValueFit choose_heads(const HeadSums& sums, std::int64_t count, std::int64_t ran
     double least = std::numeric_limits<double>::infinity();
     std::vector<std::int64_t> best;
     for (std::int64_t head = 0; head < sums.n_heads; ++head) {
-      if (std::find(chosen.begin(), chosen.end(), head) == chosen.end()) {
+      if (std::ranges::find(chosen, head) == chosen.end()) {
         std::vector<std::int64_t> more = chosen;
-        more.insert(std::upper_bound(more.begin(), more.end(), head), head);
+        more.insert(std::ranges::upper_bound(more, head), head);
         const double error = full_rank_error(sums, more, with_bias);
         if (error < least) {
           least = error;

@@ -35,8 +35,7 @@ std::string one_of(const SortedJson& object, const char* key, const std::vector<
   if (found == object.end()) {
     return {};
   }
-  if (!found->is_string() ||
-      std::find(names.begin(), names.end(), found->get_ref<const std::string&>()) == names.end()) {
+  if (!found->is_string() || std::ranges::find(names, found->get_ref<const std::string&>()) == names.end()) {
     std::string all;
     for (const std::string_view name : names) {
       all += (all.empty() ? "\"" : ", \"") + std::string(name) + '"';

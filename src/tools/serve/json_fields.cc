@@ -138,11 +138,11 @@ std::optional<std::string> JsonFields::text(const char* name) {
 void JsonFields::finish(std::initializer_list<const char*> unsupported) const {
   for (const auto& item : object_.items()) {
     const std::string& key = item.key();
-    if (item.value().is_null() || std::find(known_.begin(), known_.end(), key) != known_.end()) {
+    if (item.value().is_null() || std::ranges::find(known_, key) != known_.end()) {
       continue;  // null is as if the field were not given
     }
     const std::string name = prefix_ + printable(key, 60);
-    if (std::find(unsupported.begin(), unsupported.end(), key) != unsupported.end()) {
+    if (std::ranges::find(unsupported, key) != unsupported.end()) {
       refuse(400, "unsupported_parameter", name, "{}: not supported by this server", name);
     }
     const std::string meant = key.size() > 60 ? "" : nearest(key, known_);

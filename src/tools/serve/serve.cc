@@ -51,7 +51,7 @@ std::vector<std::string> names_of(const std::vector<std::string>& runs) {
   constexpr std::int64_t kMaxParts = 64;
   std::vector<std::string> names;
   for (const std::string& run : runs) {
-    if (std::count(runs.begin(), runs.end(), run) > 1) {
+    if (std::ranges::count(runs, run) > 1) {
       user_error("serve: RUN: {} is given twice", run);
     }
     std::string name;

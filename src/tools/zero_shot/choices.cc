@@ -48,7 +48,7 @@ class RowReader {
   // Returns the index of the field's value in `labels`.
   std::size_t label(const char* key, const std::vector<std::string>& labels) const {
     const std::string name = text(key);
-    const auto found = std::find(labels.begin(), labels.end(), name);
+    const auto found = std::ranges::find(labels, name);
     if (found == labels.end()) {
       user_error("{}: field \"{}\" must be the label of the right choice, {} to {}, got {}", where_, key,
                  labels.front(), labels.back(), to_json_line(name));

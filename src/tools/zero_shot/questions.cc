@@ -181,9 +181,8 @@ QuestionSets read_targets(const std::vector<Document>& documents) {
   for (const Document& document : documents) {
     std::vector<Question>& questions = sets[subset_of(document, documents)];
     for_each_row(document, [&](const Json& row, const std::string& where) {
-      const auto* const fields = std::find_if(std::begin(kFields), std::end(kFields), [&](const auto& names) {
-        return row.contains(names.first) && row.contains(names.second);
-      });
+      const auto* const fields = std::ranges::find_if(
+          kFields, [&](const auto& names) { return row.contains(names.first) && row.contains(names.second); });
       if (fields == std::end(kFields)) {
         user_error(
             "{}: must have the fields \"inputs\" and \"targets\" (or input, target; prompt, completion; instruction, "

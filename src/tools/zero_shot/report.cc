@@ -15,8 +15,8 @@ double squared_error(double accuracy, std::int64_t questions) {
 }
 
 std::string_view begin_name(tasks::PrefixKind begin) {
-  const auto* const found = std::find_if(std::begin(tasks::kPrefixKinds), std::end(tasks::kPrefixKinds),
-                                         [&](const auto& entry) { return entry.first == begin; });
+  const auto* const found =
+      std::ranges::find_if(tasks::kPrefixKinds, [&](const auto& entry) { return entry.first == begin; });
   return found->second;
 }
 

@@ -51,7 +51,7 @@ struct BenchmarkData {
     std::string text;
     while (std::ssize(drawn) < shots) {
       const auto draw = static_cast<std::size_t>(random.below(pool.size()));
-      if ((own() && draw == i) || std::find(drawn.begin(), drawn.end(), draw) != drawn.end()) {
+      if ((own() && draw == i) || std::ranges::find(drawn, draw) != drawn.end()) {
         continue;
       }
       drawn.push_back(draw);

@@ -206,7 +206,7 @@ std::string remarks(const std::vector<PaperFigure>& figures) {
   std::string text;
   std::vector<std::string> seen;
   for (const PaperFigure& figure : figures) {
-    if (!figure.reason.empty() && std::find(seen.begin(), seen.end(), figure.reason) == seen.end()) {
+    if (!figure.reason.empty() && std::ranges::find(seen, figure.reason) == seen.end()) {
       seen.push_back(figure.reason);
       const auto same = [&](const PaperFigure& other) { return other.reason == figure.reason; };
       const auto more = std::ranges::count_if(figures, same) - 1;

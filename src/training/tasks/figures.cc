@@ -115,8 +115,8 @@ const FigureKind& headline(const std::vector<FigureKind>& kinds) {
 
 std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds) {
   std::vector<FigureKind> shown;
-  std::copy_if(kinds.begin(), kinds.end(), std::back_inserter(shown),
-               [](const FigureKind& kind) { return kind.shown != Shown::files; });
+  std::ranges::copy_if(kinds, std::back_inserter(shown),
+                       [](const FigureKind& kind) { return kind.shown != Shown::files; });
   return shown;
 }
 

@@ -97,7 +97,7 @@ bool complete_added(SortedJson& document, const fs::path& file, std::int64_t siz
   };
   bool changes = false;
   const auto has = [&](const std::string& content) {
-    return std::any_of(added.begin(), added.end(), [&](const SortedJson& token) {
+    return std::ranges::any_of(added, [&](const SortedJson& token) {
       return token.is_object() && token.value("content", SortedJson()) == content;
     });
   };

@@ -38,7 +38,7 @@ class Setting {
       refuse("must be a JSON object");
     }
     for (const auto& [key, value] : value_.items()) {
-      if (std::find(known.begin(), known.end(), key) == known.end()) {
+      if (std::ranges::find(known, key) == known.end()) {
         user_error("{}: unknown setting {}", origin_, place_.empty() ? key : place_ + "." + key);
       }
     }
@@ -128,7 +128,7 @@ class ModelReader {
   // Checks that the ids are 0 to n-1, each once, and returns the model.
   BpeModel finish() && {
     auto& all = model_.added;
-    std::sort(all.begin(), all.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+    std::ranges::sort(all, [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
     std::size_t n = ids_.size();
     for (const AddedToken& token : all) {
       n += ids_.contains(token.content) ? 0 : 1;

@@ -36,7 +36,7 @@ const Alphabet& alphabet() {
 }  // namespace
 
 std::string to_nfc(std::string_view text) {
-  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < kFirstBeyondAscii; })) {
+  if (std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < kFirstBeyondAscii; })) {
     return std::string(text);
   }
   utf8proc_uint8_t* composed = nullptr;

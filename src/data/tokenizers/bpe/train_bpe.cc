@@ -79,7 +79,7 @@ class Learner {
     for (int byte = 0; byte < static_cast<int>(config::kByteValues); ++byte) {
       characters.emplace_back(character_of_byte(static_cast<unsigned char>(byte)), static_cast<unsigned char>(byte));
     }
-    std::sort(characters.begin(), characters.end());
+    std::ranges::sort(characters);
     std::array<std::int32_t, config::kByteValues> ids{};
     for (const auto& [character, byte] : characters) {
       ids[byte] = id_of(character);
@@ -113,7 +113,7 @@ class Learner {
   }
 
   void offer_grown() {
-    std::sort(grown_.begin(), grown_.end());
+    std::ranges::sort(grown_);
     grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
     for (const Pair& pair : grown_) {
       queue_.emplace(pairs_[pair].count, -pair.first, -pair.second);

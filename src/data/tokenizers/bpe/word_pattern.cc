@@ -32,8 +32,7 @@ std::size_t begin_of_last(std::string_view text, std::size_t end) {
 bool WordPattern::Set::lists(char32_t code) const {
   const auto bit = static_cast<unsigned>(utf8proc_category(static_cast<utf8proc_int32_t>(code)));
   return (categories >> bit & 1U) != 0 || (spaces && is_white_space(code)) ||
-         std::any_of(ranges.begin(), ranges.end(),
-                     [&](const auto& range) { return range.first <= code && code <= range.second; });
+         std::ranges::any_of(ranges, [&](const auto& range) { return range.first <= code && code <= range.second; });
 }
 
 bool WordPattern::Set::contains(char32_t code) const {
@@ -61,7 +60,7 @@ WordPattern::WordPattern(std::string_view pattern, std::string_view place) {
     std::vector<int> first;
     add_first(choice, first);
     for (std::size_t code = 0; code < kAsciiEnd; ++code) {
-      if (std::any_of(first.begin(), first.end(), [&](int one) {
+      if (std::ranges::any_of(first, [&](int one) {
             const Node& node = nodes_[static_cast<std::size_t>(one)];
             return node.kind != Kind::set || node.set.ascii[code];
           })) {
@@ -95,8 +94,7 @@ bool WordPattern::matches_nothing(int index, bool if_asserted) const {
   }
   const Node& node = nodes_[static_cast<std::size_t>(index)];
   if (node.kind == Kind::any_of) {
-    return std::any_of(node.choices.begin(), node.choices.end(),
-                       [&](int one) { return matches_nothing(one, if_asserted); });
+    return std::ranges::any_of(node.choices, [&](int one) { return matches_nothing(one, if_asserted); });
   }
   return (node.kind == Kind::set ? node.min == 0 : if_asserted) && matches_nothing(node.next, if_asserted);
 }
@@ -107,7 +105,7 @@ bool WordPattern::matches_alone(int index, char32_t code) const {
   }
   const Node& node = nodes_[static_cast<std::size_t>(index)];
   if (node.kind == Kind::any_of) {
-    return std::any_of(node.choices.begin(), node.choices.end(), [&](int one) { return matches_alone(one, code); });
+    return std::ranges::any_of(node.choices, [&](int one) { return matches_alone(one, code); });
   }
   if (node.kind != Kind::set) {
     return false;
@@ -118,7 +116,7 @@ bool WordPattern::matches_alone(int index, char32_t code) const {
 }
 
 bool WordPattern::can_join(char32_t first, char32_t second) const {
-  return std::any_of(follows_.begin(), follows_.end(), [&](const std::pair<int, int>& pair) {
+  return std::ranges::any_of(follows_, [&](const std::pair<int, int>& pair) {
     const Node& before = nodes_[static_cast<std::size_t>(pair.first)];
     const Node& after = nodes_[static_cast<std::size_t>(pair.second)];
     return before.set.contains(first) && (after.kind != Kind::set || after.set.contains(second));
@@ -209,10 +207,10 @@ bool WordSplitter::ends_word(std::string_view text, std::size_t at) const {
   }
   const char32_t before = code_point_at(text, begin_of_last(text, at)).code;
   const auto after = static_cast<unsigned char>(text[at]);
-  return std::none_of(patterns_.begin(), patterns_.end(),
-                      [&](const WordPattern& one) { return one.can_join(before, after); }) &&
-         std::any_of(patterns_.begin(), patterns_.end(),
-                     [&](const WordPattern& one) { return one.always_matches(before) || one.always_matches(after); });
+  return std::ranges::none_of(patterns_, [&](const WordPattern& one) { return one.can_join(before, after); }) &&
+         std::ranges::any_of(patterns_, [&](const WordPattern& one) {
+           return one.always_matches(before) || one.always_matches(after);
+         });
 }
 
 }  // namespace headroom::tokenizers

@@ -111,7 +111,7 @@ class JsonModel {
   void require_bytes() {
     for (int value = 0; value < config::kByteValues; ++value) {
       const std::string name = fmt::format("<0x{:02X}>", value);
-      const auto own = std::find_if(result_.pieces.begin(), result_.pieces.end(), [&](const VocabularyPiece& piece) {
+      const auto own = std::ranges::find_if(result_.pieces, [&](const VocabularyPiece& piece) {
         return piece.text == std::string(1, static_cast<char>(value));
       });
       const bool is_added = own != result_.pieces.end() &&
@@ -130,8 +130,7 @@ class JsonModel {
   // it is <unk> or else the first control piece, which no merge can produce.
   void require_unknown() {
     const auto is = [&](PieceType type) {
-      return std::find_if(result_.pieces.begin(), result_.pieces.end(),
-                          [&](const VocabularyPiece& piece) { return piece.type == type; });
+      return std::ranges::find_if(result_.pieces, [&](const VocabularyPiece& piece) { return piece.type == type; });
     };
     if (is(PieceType::unknown) != result_.pieces.end()) {
       return;

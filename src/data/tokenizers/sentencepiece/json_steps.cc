@@ -126,7 +126,7 @@ JsonSteps::Scheme JsonSteps::scheme(const SortedJson& metaspace, const std::stri
 
 void JsonSteps::read_pre_tokenizer(const SortedJson& step) {
   const bool has_blanks = normalised(" ").find(' ') != std::string::npos ||
-                          std::any_of(normalizer_.begin(), normalizer_.end(), [](const Replacement& replacement) {
+                          std::ranges::any_of(normalizer_, [](const Replacement& replacement) {
                             return replacement.content.find(' ') != std::string::npos;
                           });
   if (!has_blanks && at(step, "type") == "Split" && at(at(step, "pattern"), "String") == " ") {  // Gemma's: finds none
@@ -197,12 +197,11 @@ void JsonSteps::read_added(const SortedJson& list) {
 
 bool JsonSteps::prepends() const {
   const auto in_front = [](const Replacement& step) { return step.at_begin && step.pattern.empty(); };
-  return scheme_ == Scheme::first || scheme_ == Scheme::always ||
-         std::any_of(normalizer_.begin(), normalizer_.end(), in_front);
+  return scheme_ == Scheme::first || scheme_ == Scheme::always || std::ranges::any_of(normalizer_, in_front);
 }
 
 bool JsonSteps::escapes() const {
-  return scheme_ != Scheme::none || std::any_of(normalizer_.begin(), normalizer_.end(), [](const Replacement& step) {
+  return scheme_ != Scheme::none || std::ranges::any_of(normalizer_, [](const Replacement& step) {
            return step.pattern == " " && step.content == kBlankSymbol;
          });
 }

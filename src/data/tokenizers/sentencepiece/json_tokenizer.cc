@@ -72,8 +72,8 @@ class JsonTokenizer : public Tokenizer {
   std::int32_t end_id() const override { return pieces_->end_id(); }
 
   std::int32_t id_of(std::string_view token) const override {
-    const auto found = std::find_if(steps_.added().begin(), steps_.added().end(),
-                                    [&](const JsonSteps::Added& added) { return added.content == token; });
+    const auto found =
+        std::ranges::find_if(steps_.added(), [&](const JsonSteps::Added& added) { return added.content == token; });
     return found != steps_.added().end() ? found->id : pieces_->id_of(token);
   }
 
@@ -150,7 +150,7 @@ class JsonTokenizer : public Tokenizer {
       return token.strips_left || token.strips_right || token.content.find(' ', 1) != std::string::npos ||
              token.content.find(kBlankSymbol, 1) != std::string::npos;
     };
-    if (std::any_of(steps_.added().begin(), steps_.added().end(), may_include)) {
+    if (std::ranges::any_of(steps_.added(), may_include)) {
       return;
     }
     const std::vector<std::int32_t> both = Tokenizer::encode("a b");

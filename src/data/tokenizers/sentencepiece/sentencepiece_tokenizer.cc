@@ -37,8 +37,7 @@ class SentencePiece : public Tokenizer {
 
   std::int64_t decoded_bytes(std::string_view text, std::span<const std::int32_t> ids) const override {
     std::vector<std::int32_t> known;  // without unknown ids, which would decode to a placeholder
-    std::copy_if(ids.begin(), ids.end(), std::back_inserter(known),
-                 [this](std::int32_t id) { return !processor_.IsUnknown(id); });
+    std::ranges::copy_if(ids, std::back_inserter(known), [this](std::int32_t id) { return !processor_.IsUnknown(id); });
     const std::int64_t unknown_bytes = known.size() == ids.size() ? 0 : unknown(text).bytes;
     return std::ssize(decode(known)) + unknown_bytes;
   }
@@ -113,7 +112,7 @@ class LineByLine : public SentencePiece {
     }
     const std::vector<std::int32_t> blanks = ids_of(kBlanks);
     const bool keeps_blanks = decode_pieces({blanks.begin(), blanks.end()}) == kBlanks;
-    escapes_ = keeps_blanks && std::find(blank_symbol_.begin(), blank_symbol_.end(), kNone) == blank_symbol_.end();
+    escapes_ = keeps_blanks && std::ranges::find(blank_symbol_, kNone) == blank_symbol_.end();
   }
 
   std::int32_t line_end_id() const override { return line_end_; }
@@ -217,7 +216,7 @@ class WholeText : public SentencePiece {
  public:
   WholeText(std::string serialised, std::string_view origin) : SentencePiece(std::move(serialised), origin) {
     const std::vector<VocabularyPiece> pieces = parse_sentencepiece(this->serialised()).pieces;
-    if (id_of(kBlankSymbol) != kNone && std::none_of(pieces.begin(), pieces.end(), joins_words)) {
+    if (id_of(kBlankSymbol) != kNone && std::ranges::none_of(pieces, joins_words)) {
       const std::vector<std::int32_t> both = ids_of("a b"), first = ids_of("a");
       const auto gives_both = [&](std::string_view second) {
         std::vector<std::int32_t> ids = first, rest = ids_of(second);
@@ -230,7 +229,7 @@ class WholeText : public SentencePiece {
     }
     line_end_ = byte_piece('\n');
     const std::vector<std::int32_t> lines = ids_of("a\nb");
-    if (std::count(lines.begin(), lines.end(), line_end_) != 1) {
+    if (std::ranges::count(lines, line_end_) != 1) {
       line_end_ = kNone;  // line ends are normalised to spaces
     }
   }

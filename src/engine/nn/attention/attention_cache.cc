@@ -53,9 +53,8 @@ void AttentionCache::write_row(const std::vector<at::Tensor>& fresh, std::int64_
 
 AttentionCache::Visible AttentionCache::append_row(const std::vector<at::Tensor>& fresh, std::int64_t row,
                                                    bool any_order) {
-  const bool plain = std::all_of(fresh.begin(), fresh.end(), [](const at::Tensor& t) {
-    return t.is_cpu() && (t.stride(3) == 1 || t.size(3) == 1);
-  });
+  const bool plain = std::ranges::all_of(
+      fresh, [](const at::Tensor& t) { return t.is_cpu() && (t.stride(3) == 1 || t.size(3) == 1); });
   const bool replaces_oldest = any_order && sliding_ && size_ == capacity_;
   if (!plain || (start_ + size_ >= capacity_ && !replaces_oldest)) {
     std::vector<at::Tensor> own_row = transformed(fresh, [&](const at::Tensor& t) { return t.narrow(0, row, 1); });
@@ -148,8 +147,8 @@ std::int64_t AttentionCache::elements() const {
   for (const at::Tensor& slot : slots_) {
     add(slot);
   }
-  std::for_each(source_.begin(), source_.end(), add);
-  std::for_each(state_.begin(), state_.end(), add);
+  std::ranges::for_each(source_, add);
+  std::ranges::for_each(state_, add);
   return total;
 }
 

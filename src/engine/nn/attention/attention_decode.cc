@@ -82,7 +82,7 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
       own.keys.resize(1);
       std::tie(own.keys[0], own.v) = shared_of_row(input, row);
     } else {
-      std::transform(heads.keys.begin(), heads.keys.end(), std::back_inserter(own.keys), part);
+      std::ranges::transform(heads.keys, std::back_inserter(own.keys), part);
       own.v = heads.v.defined() ? part(heads.v) : at::Tensor();
     }
     rows.push_back(attend(queries, keys_values(own, queries.x, context), context));

@@ -179,7 +179,7 @@ at::Tensor Rotary::operator()(const at::Tensor& x, const c10::SymInt& first) con
 }
 
 at::Tensor Rotary::rotate_rows(const at::Tensor& x, at::IntArrayRef first) const {
-  const auto [least, most] = std::minmax_element(first.begin(), first.end());
+  const auto [least, most] = std::ranges::minmax_element(first);
   if (*least == *most && !ops::suits_one_pass(x)) {
     return (*this)(x, *least);
   }
@@ -188,7 +188,7 @@ at::Tensor Rotary::rotate_rows(const at::Tensor& x, at::IntArrayRef first) const
       rows_of({make_rotations, channels, base, scaling}, *least, count, at_least_single(x), /*traced=*/false);
   if (ops::suits_one_pass(x)) {
     std::vector<std::int64_t> rows(first.begin(), first.end());
-    std::transform(rows.begin(), rows.end(), rows.begin(), [&](std::int64_t position) { return position - *least; });
+    std::ranges::transform(rows, rows.begin(), [&](std::int64_t position) { return position - *least; });
     return ops::rotate_once(x, all, rows);
   }
   std::vector<std::int64_t> places;

@@ -34,7 +34,7 @@ at::Tensor drop_weights(const at::Tensor& weights, double p, const Context& cont
 }
 
 ops::Visit pair_values(const Context& context) {
-  if (std::none_of(kPairValues.begin(), kPairValues.end(), [&](auto name) { return context.wants(name); })) {
+  if (std::ranges::none_of(kPairValues, [&](auto name) { return context.wants(name); })) {
     return {};
   }
   return [&context](ops::AttentionStage stage, at::Tensor value) {

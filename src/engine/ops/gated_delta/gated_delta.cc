@@ -148,7 +148,7 @@ const Registration kGatedDeltaChunksOnCuda(gated_delta_backends(), {{"chunks", a
 
 void check_gated_delta(const GatedDeltaInputs& in) {
   const auto same = [](const at::Tensor& a, const at::Tensor& b, std::initializer_list<std::int64_t> axes) {
-    return std::all_of(axes.begin(), axes.end(), [&](std::int64_t i) { return a.sym_size(i) == b.sym_size(i); });
+    return std::ranges::all_of(axes, [&](std::int64_t i) { return a.sym_size(i) == b.sym_size(i); });
   };
   const bool fits = in.q.dim() == 4 && in.k.dim() == 4 && in.v.dim() == 4 && in.beta.dim() == 3 &&
                     in.log_decay.dim() == 3 && in.q.sym_sizes() == in.k.sym_sizes() && same(in.k, in.v, {0, 2}) &&

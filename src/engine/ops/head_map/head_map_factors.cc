@@ -239,8 +239,8 @@ bool wants_gradient(const FactorInputs& in) {
   const std::vector<at::Tensor> all = slots(in);
   const auto forward_mode = [](const at::Tensor& t) { return t._fw_grad(/*level=*/0).defined(); };
   return (at::GradMode::is_enabled() &&
-          std::any_of(all.begin(), all.end(), [](const at::Tensor& t) { return t.requires_grad(); })) ||
-         std::any_of(all.begin(), all.end(), forward_mode);
+          std::ranges::any_of(all, [](const at::Tensor& t) { return t.requires_grad(); })) ||
+         std::ranges::any_of(all, forward_mode);
 }
 
 std::string factors_refusal(const FactorInputs& in) {

@@ -132,10 +132,9 @@ at::Tensor one_dnn_matmul_transposed(const at::Tensor& x, const at::Tensor& y) {
 }
 
 MatmulLibrary chosen_library() {
-  static const MatmulLibrary kLibrary =
-      std::find_if(std::begin(kChoices), std::end(kChoices), [](const MatmulChoice& c) {
-        return c.vendor == cpu_vendor() && c.avx512 == has_avx512();
-      })->library;
+  static const MatmulLibrary kLibrary = std::ranges::find_if(kChoices, [](const MatmulChoice& c) {
+                                          return c.vendor == cpu_vendor() && c.avx512 == has_avx512();
+                                        })->library;
   return kLibrary;
 }
 
@@ -170,7 +169,7 @@ at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b
 }
 
 std::vector<at::Tensor> dense_matmuls_batch_invariant(const at::Tensor& a, const std::vector<MatrixAndBias>& matrices) {
-  const bool together = a.size(0) > 1 && a.numel() > 0 && std::all_of(matrices.begin(), matrices.end(), [&](auto& m) {
+  const bool together = a.size(0) > 1 && a.numel() > 0 && std::ranges::all_of(matrices, [&](auto& m) {
                           return suits_gemv(a, m.matrix, m.bias) && m.matrix.stride(1) == 1;
                         });
   if (together) {

@@ -135,11 +135,11 @@ at::Tensor linear_batch_invariant(const at::Tensor& x, const at::Tensor& w, cons
 
 std::vector<at::Tensor> linear_batch_invariant_of_each(const at::Tensor& x, const std::vector<MatrixAndBias>& matrices,
                                                        Implementation implementation) {
-  const bool alike = std::all_of(matrices.begin(), matrices.end(), [&](const MatrixAndBias& m) {
+  const bool alike = std::ranges::all_of(matrices, [&](const MatrixAndBias& m) {
     return m.matrix.is_cpu() && m.matrix.scalar_type() == matrices[0].matrix.scalar_type();
   });
   const auto fused = [&](const MatrixAndBias&) { return chooses_fused("linear", "products", implementation, x); };
-  if (alike && x.size(0) > 1 && std::all_of(matrices.begin(), matrices.end(), fused)) {
+  if (alike && x.size(0) > 1 && std::ranges::all_of(matrices, fused)) {
     return dense_matmuls_batch_invariant(in_type(x, matrices[0].matrix.scalar_type()), matrices);
   }
   return transformed(matrices,

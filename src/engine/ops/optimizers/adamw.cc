@@ -150,7 +150,7 @@ void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at:
 double global_norm(const std::vector<at::Tensor>& gradients) {
   const at::NoGradGuard no_grad;
   const auto elsewhere = [](const at::Tensor& gradient) { return gradient.defined() && !gradient.is_cpu(); };
-  if (std::any_of(gradients.begin(), gradients.end(), elsewhere)) {
+  if (std::ranges::any_of(gradients, elsewhere)) {
     return norm_of_norms(gradients);
   }
   return std::sqrt(sum_of(square_sums(gradients)));

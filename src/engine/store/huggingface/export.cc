@@ -104,9 +104,9 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
 // Throws UserError for a parameter that no tensor of the architecture can hold.
 void require_mappings(const Checkpoint& checkpoint, const std::vector<Mapping>& mappings, const std::string& origin) {
   for (const auto& [name, tensor] : checkpoint.tensors) {
-    const bool mapped = !name.starts_with("model.") ||
-                        std::any_of(mappings.begin(), mappings.end(),
-                                    [&](const Mapping& mapping) { return name == "model." + mapping.parameter; });
+    const bool mapped = !name.starts_with("model.") || std::ranges::any_of(mappings, [&](const Mapping& mapping) {
+      return name == "model." + mapping.parameter;
+    });
     if (!mapped) {
       user_error("{}: parameter {}: cannot export, no supported Hugging Face architecture has it", origin,
                  name.substr(6));
@@ -139,8 +139,7 @@ bool drop_zeros(const std::vector<Mapping>& mappings, Tensors& tensors) {
       names.push_back(mapping.tensor);
     }
   }
-  if (!std::all_of(names.begin(), names.end(),
-                   [&](const std::string& name) { return !tensors.at(name).any().item<bool>(); })) {
+  if (!std::ranges::all_of(names, [&](const std::string& name) { return !tensors.at(name).any().item<bool>(); })) {
     return false;
   }
   for (const std::string& name : names) {
@@ -237,7 +236,7 @@ void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t conte
   for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
     const std::string name = tokens.name(key);
     settings[key] = name.empty() ? Json() : Json(name);
-    if (!name.empty() && std::find(special.names.begin(), special.names.end(), name) == special.names.end()) {
+    if (!name.empty() && std::ranges::find(special.names, name) == special.names.end()) {
       special.names.push_back(name);
     }
   }

@@ -99,7 +99,7 @@ class Gemma3 : public Architecture {
     const config::PositionOptions local = read_position(s, kSlidingAttention, "rope_local_base_freq", 10000.0);
     const config::PositionOptions global = read_position(s, kFullAttention, "rope_theta", 1000000.0);
     const bool alike = std::ranges::adjacent_find(windows, std::ranges::not_equal_to()) == windows.end();
-    o.attention.window = *std::max_element(windows.begin(), windows.end());
+    o.attention.window = *std::ranges::max_element(windows);
     o.attention.of<config::PositionOptions>() = o.attention.window > 0 ? local : global;
     if (alike) {
       return;

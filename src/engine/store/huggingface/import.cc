@@ -148,8 +148,7 @@ class TensorNames {
  public:
   TensorNames(const ModelFolder& folder, const ArchitectureNames& names) : folder_(folder), names_(names) {
     const std::vector<std::string> all = folder.names();
-    without_ =
-        std::none_of(all.begin(), all.end(), [&](const std::string& name) { return name.starts_with(names_.prefix); });
+    without_ = std::ranges::none_of(all, [&](const std::string& name) { return name.starts_with(names_.prefix); });
   }
   std::string operator()(const std::string& name) const {
     if (const std::string other = names_.other_head + ".weight";

@@ -36,7 +36,7 @@ Json ids_of(const SortedJson& config, const std::string& origin) {
       continue;
     }
     const SortedJson& value = config.at(key);
-    const bool list = value.is_array() && std::all_of(value.begin(), value.end(), is_id);
+    const bool list = value.is_array() && std::ranges::all_of(value, is_id);
     const bool none = value.is_null() || value == SortedJson(-1);  // some files write -1 for none
     if (!none && !is_id(value) && !list) {
       user_error("{}: {} must be an id, a list of ids or null, got {}", origin, key, to_json_line(Json(value)));

@@ -44,7 +44,7 @@ void PartName<Part>::add(const Part& part) {
     return a_none != b_none ? a_none : a->name() < b->name();
   };
   std::vector<const Part*>& parts = known<Part>();
-  parts.insert(std::upper_bound(parts.begin(), parts.end(), &part, before), &part);
+  parts.insert(std::ranges::upper_bound(parts, &part, before), &part);
 }
 
 template <class Part>

@@ -45,8 +45,7 @@ constexpr DTypeName kDTypeNames[] = {
     {DType::boolean, "BOOL", 1}};
 
 const DTypeName& entry_of(DType dtype) {
-  return *std::find_if(std::begin(kDTypeNames), std::end(kDTypeNames),
-                       [dtype](const DTypeName& s) { return s.dtype == dtype; });
+  return *std::ranges::find_if(kDTypeNames, [dtype](const DTypeName& s) { return s.dtype == dtype; });
 }
 
 std::optional<DType> dtype_named(std::string_view name) {
@@ -186,9 +185,10 @@ class HeaderReader {
   // Throws UserError unless the tensors cover the data exactly, in any order.
   void require_cover(const std::vector<Entry>& entries, std::size_t data_size) const {
     std::vector<const Entry*> order(entries.size());
-    std::transform(entries.begin(), entries.end(), order.begin(), [](const Entry& entry) { return &entry; });
-    std::sort(order.begin(), order.end(),
-              [](const Entry* a, const Entry* b) { return std::pair(a->begin, a->end) < std::pair(b->begin, b->end); });
+    std::ranges::transform(entries, order.begin(), [](const Entry& entry) { return &entry; });
+    std::ranges::sort(order, [](const Entry* a, const Entry* b) {
+      return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);
+    });
     std::uint64_t position = 0;
     for (const Entry* entry : order) {
       if (entry->begin < position) {
@@ -324,8 +324,8 @@ void SafetensorsWriter::insert(std::string name, StoredTensor tensor) {
 std::vector<const std::pair<const std::string, StoredTensor>*> SafetensorsWriter::ordered() const {
   std::vector<const std::pair<const std::string, StoredTensor>*> order =
       transformed(tensors_, [&](const auto& tensor) { return &tensor; });
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto* a, const auto* b) { return size_of(a->second.dtype) > size_of(b->second.dtype); });
+  std::ranges::stable_sort(
+      order, [](const auto* a, const auto* b) { return size_of(a->second.dtype) > size_of(b->second.dtype); });
   return order;
 }
 
@@ -370,7 +370,7 @@ void SafetensorsStream::add(std::string name, DType dtype, std::vector<std::int6
                             std::vector<std::byte> data) {
   require_consistent(path_.string(), name, dtype, shape, data.size());
   const auto same = [&name](const Extra& extra) { return extra.name == name; };
-  if (name == name_ || name == kMetadataKey || std::any_of(extras_.begin(), extras_.end(), same)) {
+  if (name == name_ || name == kMetadataKey || std::ranges::any_of(extras_, same)) {
     fail("{}: duplicate tensor name \"{}\"", path_.string(), name);
   }
   extras_.push_back({std::move(name), dtype, std::move(shape), std::move(data)});

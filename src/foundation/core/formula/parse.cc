@@ -20,8 +20,8 @@ constexpr Op kInputs[] = {Op::s, Op::i, Op::j, Op::h};
 // All words of the language.
 std::vector<std::string> words() {
   std::vector<std::string> all = {"and", "or", "not", "n_heads", "d_head", "inf"};
-  std::transform(std::begin(kInputs), std::end(kInputs), std::back_inserter(all), name);
-  std::transform(std::begin(kFunctions), std::end(kFunctions), std::back_inserter(all), name);
+  std::ranges::transform(kInputs, std::back_inserter(all), name);
+  std::ranges::transform(kFunctions, std::back_inserter(all), name);
   return all;
 }
 
@@ -193,9 +193,8 @@ class Parser {
     return value;
   }
   const Infix* infix_of(int level) const {
-    const Infix* found = std::find_if(std::begin(kInfixes), std::end(kInfixes), [&](const Infix& infix) {
-      return infix.level == level && infix.symbol == token_;
-    });
+    const Infix* found = std::ranges::find_if(
+        kInfixes, [&](const Infix& infix) { return infix.level == level && infix.symbol == token_; });
     return found == std::end(kInfixes) ? nullptr : found;
   }
   int either() {
@@ -351,8 +350,8 @@ class Parser {
 
 bool is_free_name(const std::string& name) {
   const std::vector<std::string> taken = words();
-  return !name.empty() && is_letter(name[0]) && std::find(taken.begin(), taken.end(), name) == taken.end() &&
-         std::all_of(name.begin(), name.end(), [](char c) { return is_letter(c) || is_digit(c); });
+  return !name.empty() && is_letter(name[0]) && std::ranges::find(taken, name) == taken.end() &&
+         std::ranges::all_of(name, [](char c) { return is_letter(c) || is_digit(c); });
 }
 
 Program parse(const std::string& text, const Names& names, bool mask, const std::string& place) {

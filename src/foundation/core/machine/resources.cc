@@ -244,7 +244,7 @@ std::vector<std::string> cpu_features() {
 
 bool cpu_has(const std::string& feature) {
   static const std::vector<std::string> kFeatures = cpu_features();
-  return std::find(kFeatures.begin(), kFeatures.end(), feature) != kFeatures.end();
+  return std::ranges::find(kFeatures, feature) != kFeatures.end();
 }
 
 std::int64_t memory_limit_bytes() {

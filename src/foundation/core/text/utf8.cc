@@ -78,7 +78,7 @@ void append_code_point(std::string& text, char32_t code) {
 }
 
 std::size_t count_characters(std::string_view text) {
-  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), continues_character));
+  return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continues_character));
 }
 
 namespace {
@@ -186,7 +186,7 @@ std::string_view take_line(std::string_view& text) {
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return lower_case(c); });
+  std::ranges::transform(lower, lower.begin(), [](char c) { return lower_case(c); });
   return lower;
 }
 

@@ -121,9 +121,9 @@ std::string why_unreadable(const ComparedRun& run, const ComparedRun& first) {
 
 bool same_machine(const std::vector<ComparedRun>& runs) {
   const std::string& machine = runs.front().trained.front().origin.machine;
-  return std::all_of(runs.begin(), runs.end(), [&](const ComparedRun& run) {
-    return std::all_of(run.trained.begin(), run.trained.end(),
-                       [&](const TrainedRun& trained) { return trained.origin.machine == machine; });
+  return std::ranges::all_of(runs, [&](const ComparedRun& run) {
+    return std::ranges::all_of(run.trained,
+                               [&](const TrainedRun& trained) { return trained.origin.machine == machine; });
   });
 }
 

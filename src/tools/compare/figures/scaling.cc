@@ -185,7 +185,7 @@ std::optional<Saving> saving_of(double loss, bool extrapolated, const std::vecto
   }
   const std::vector<double> ours = logarithms(first), theirs = logarithms(other);
   std::vector<double> differences;
-  std::transform(ours.begin(), ours.end(), theirs.begin(), std::back_inserter(differences), std::minus<>());
+  std::ranges::transform(ours, theirs, std::back_inserter(differences), std::minus<>());
   Saving saving{
       .loss = loss, .ratio = std::exp(mean(differences)), .low = {}, .high = {}, .extrapolated = extrapolated};
   if (const std::optional<Interval> interval = paired_difference(ours, theirs)) {

@@ -40,10 +40,9 @@ Json models_json(const Plan& plan, const fs::path& out) {
 // Reads the values of a choice: one of the listed values for each varied key.
 Values read_values(const Json& json, const std::vector<Variation>& variations) {
   Values values = json.get<Values>();
-  const bool fits = std::equal(
-      values.begin(), values.end(), variations.begin(), variations.end(), [](const auto& value, const Variation& of) {
-        return value.first == of.key && std::ranges::find(of.values, value.second) != of.values.end();
-      });
+  const bool fits = std::ranges::equal(values, variations, [](const auto& value, const Variation& of) {
+    return value.first == of.key && std::ranges::find(of.values, value.second) != of.values.end();
+  });
   return fits ? values : throw InvalidRecord();
 }
 

@@ -209,7 +209,7 @@ std::vector<bool> line_ends(const tokenizers::Tokenizer& tokenizer) {
       ends[static_cast<std::size_t>(id)] = tokenizer.decode(std::span(&id, 1)).ends_with('\n');
     }
   }
-  return std::find(ends.begin(), ends.end(), true) == ends.end() ? std::vector<bool>() : ends;
+  return std::ranges::find(ends, true) == ends.end() ? std::vector<bool>() : ends;
 }
 
 std::vector<RowSpan> pack_sentences(const data::TokenFile& file, const std::vector<bool>& ends, std::int64_t longest) {

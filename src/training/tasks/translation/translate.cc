@@ -108,7 +108,7 @@ at::Tensor rows_of(const std::vector<Tokens>& sentences, std::int64_t before, st
     if (before >= 0) {
       *out++ = before;
     }
-    out = std::copy(sentences[i].begin(), sentences[i].end(), out);
+    out = std::ranges::copy(sentences[i], out).out;
     if (after >= 0) {
       *out = after;
     }

@@ -43,7 +43,7 @@ Along of_leaf(Op op) {
 std::vector<int> uses_of(const formula::Program& program) {
   std::vector<int> uses(program.nodes.size(), 0);
   const auto use = [&](int node) { ++uses[static_cast<std::size_t>(node)]; };
-  std::for_each(program.outputs.begin(), program.outputs.end(), use);
+  std::ranges::for_each(program.outputs, use);
   for (const Node& node : program.nodes) {
     for_operands(node, use);
   }
@@ -124,7 +124,7 @@ void FormulaPlan::find_scores() {
 std::vector<FormulaStep> FormulaPlan::steps_of(Along part, const std::vector<int>& results) const {
   std::vector<bool> needed(program.nodes.size() + 2, false);
   const auto need = [&](int node) { needed[static_cast<std::size_t>(node)] = true; };
-  std::for_each(results.begin(), results.end(), need);
+  std::ranges::for_each(results, need);
   const auto is_step = [&](int node) {
     return node == scores ? part == Along::pair
                           : !is_leaf(node_of(node).op) && (part != Along::pair || along_of(node) == Along::pair);
@@ -157,7 +157,7 @@ std::vector<FormulaStep> FormulaPlan::steps_of(Along part, const std::vector<int
       for_operands(all.back(), need);
     }
   }
-  std::reverse(all.begin(), all.end());
+  std::ranges::reverse(all);
   return all;
 }
 
@@ -186,7 +186,7 @@ FormulaValues::FormulaValues(const FormulaPlan& plan, const AttentionShape& s, s
     const Along along = plan.along_of(node);
     Buffer& kept = kept_[static_cast<std::size_t>(node)];
     float*& base = base_[static_cast<std::size_t>(node)];
-    const bool is_input = std::binary_search(plan.inputs.begin(), plan.inputs.end(), node);
+    const bool is_input = std::ranges::binary_search(plan.inputs, node);
     if (along == Along::head) {
       base = equal(node);
     } else if (along != Along::pair && (is_leaf(op) || is_input)) {
@@ -231,8 +231,7 @@ void FormulaValues::start(std::int64_t b, std::int64_t h) {
     compute(along);
   }
   for (int node = 0; node < plan_.products(); ++node) {
-    value(node) = std::binary_search(plan_.inputs.begin(), plan_.inputs.end(), node) ? FormulaValue{equal(node), 0}
-                                                                                     : register_of(node);
+    value(node) = std::ranges::binary_search(plan_.inputs, node) ? FormulaValue{equal(node), 0} : register_of(node);
   }
 }
 
