@@ -208,7 +208,7 @@ void Search::add_uniform(HeadsResult& result) const {
   const fs::path file = table_.cache() / fmt::format("{}, {} and {} steps.json", name, request_.convert.fit_steps,
                                                      request_.convert.joint_steps);
   if (!fs::exists(file)) {
-    log_info("convert: all layers with {} heads, for comparison", name);
+    log_info("convert: all layers with {}, for comparison", name);
     write_text_file(file, Json(converted(*best, {}).loss_after).dump());
   }
   result.uniform_loss = Json::parse(read_text_file(file)).get<double>();
@@ -228,13 +228,12 @@ void Search::add_curve(HeadsResult& result) const {
 
 std::string name_of(const Heads& heads) {
   if (heads.experts > 0) {
-    return fmt::format("{} x {} experts", heads.heads, heads.experts);
+    return fmt::format("{} heads x {} experts", heads.heads, heads.experts);
   }
-  if (heads.shares) {
-    return fmt::format("{}, shared keys", heads.heads);
-  }
-  return heads.kv_heads == heads.heads ? fmt::format("{}", heads.heads)
-                                       : fmt::format("{}, {} keys", heads.heads, heads.kv_heads);
+  return fmt::format("{} heads{}", heads.heads,
+                     heads.shares                    ? ", shared keys"
+                     : heads.kv_heads != heads.heads ? fmt::format(", {} key heads", heads.kv_heads)
+                                                     : "");
 }
 
 HeadsResult choose_heads_by_layer(const HeadsRequest& request) {

@@ -48,7 +48,7 @@ struct Heads {
   bool shares = false;       // uses the keys and values of the layer below; kv_heads is 0
   friend bool operator==(const Heads&, const Heads&) = default;
 };
-// "4", "8, 2 keys", "8, shared keys", "2 x 4 experts".
+// "4 heads", "8 heads, 2 key heads", "8 heads, shared keys", "2 heads x 4 experts".
 std::string name_of(const Heads& heads);
 
 struct LayerChoice {

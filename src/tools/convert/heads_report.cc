@@ -60,7 +60,7 @@ std::string losses_text(const HeadsResult& result) {
   };
   line("by layer", result.conversion.loss_after, result.chosen.shares);
   if (result.uniform) {
-    line(fmt::format("{} heads in every layer", name_of(result.uniform->layers.front().heads)), result.uniform_loss,
+    line(fmt::format("equal layers, {}", name_of(result.uniform->layers.front().heads)), result.uniform_loss,
          result.uniform->shares);
   }
   return text;
