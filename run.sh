@@ -214,7 +214,7 @@ lint() {
     return
   fi
   local -a units
-  mapfile -t units < <(sed "s|.*|$build/CMakeFiles/&.dir/Unity/unity_0_cxx.cxx|" "$build/targets_without_torch")
+  mapfile -t units < <(sed "s|.*|$build/unity/&.cc|" "$build/targets_without_torch")
   [[ -f ${units[0]} ]] || die "lint: preset $preset compiles file by file: take release or ci, or name files"
   printf '%s\0' "${units[@]}" |
     xargs -0 -P "$(nproc)" -n 1 clang-tidy "${options[@]}" --checks='-bugprone-suspicious-include,-clang-analyzer-*'

@@ -87,8 +87,7 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Not with CCACHE_DEPEND, which saves a preprocessing of each file: unity files contain absolute paths, so only preprocessed
-  # files are the same in the repository and in the copy from which the Python package is built (python/wheel/make.py).
+  # Without CCACHE_DEPEND, ccache preprocesses each file before the compiler does so again.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+      ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()

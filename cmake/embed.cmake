@@ -11,5 +11,5 @@ function(headroom_embed target namespace folder)
                              -P "${CMAKE_SOURCE_DIR}/cmake/write_embedded.cmake"
                      DEPENDS ${files} "${CMAKE_SOURCE_DIR}/cmake/write_embedded.cmake" COMMENT "" VERBATIM)
   target_sources(${target} PRIVATE "${out}")
-  set_source_files_properties("${out}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties("${out}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

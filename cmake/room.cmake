@@ -36,20 +36,29 @@ endif()
 
 # headroom_unity(target): compiles the target's files as one, so that headers are parsed and templates instantiated only
 # once. Excludes files that Highway compiles once per instruction set: each includes itself but no tensors, and needs
-# some optimisation even in sanitizer builds.
+# some optimisation even in sanitizer builds. CMake's own unity files contain absolute paths, so copies of the repository
+# could not share the compiler cache.
 function(headroom_unity target)
   get_target_property(sources ${target} SOURCES)
+  set(includes "")
   foreach(source ${sources})
+    get_filename_component(source "${source}" ABSOLUTE)
     file(STRINGS "${source}" many_targets REGEX "foreach_target")
     if(many_targets)
-      set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
-                                  SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "$<$<BOOL:${HEADROOM_SANITIZE}>:-O1>")
+      set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+                                  COMPILE_OPTIONS "$<$<BOOL:${HEADROOM_SANITIZE}>:-O1>")
+    elseif(HEADROOM_UNITY)
+      set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES HEADER_FILE_ONLY ON)
+      file(RELATIVE_PATH path "${CMAKE_SOURCE_DIR}/src" "${source}")
+      string(APPEND includes "#include \"${path}\"\n")
     endif()
   endforeach()
   if(NOT HEADROOM_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  set(unity "${CMAKE_BINARY_DIR}/unity/${target}.cc")
+  file(CONFIGURE OUTPUT "${unity}" CONTENT "${includes}" @ONLY)
+  target_sources(${target} PRIVATE "${unity}")
   # In a unity file, classes may have members of types from unnamed namespaces.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
