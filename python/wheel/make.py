@@ -140,8 +140,8 @@ def make_wheel(python, source, place, torch, **defined):
     """The wheel of `source` with all libraries that it needs but torch's; `defined`: variables of CMake."""
     for folder in ("built", "repaired"):
         shutil.rmtree(place / folder, ignore_errors=True)
-    # The compiler cache compares paths relative to the build folder (CCACHE_BASEDIR, as in run.sh). With torch's headers below
-    # `source` as they are below the repository, files that were compiled there are not compiled again.
+    # The compiler cache compares paths relative to the build folder (CCACHE_BASEDIR, as in run.sh). The link gives torch's
+    # headers the same relative path as in the repository, so that this build reuses what the repository's build compiled.
     torch, env = pathlib.Path(torch), ROOT / ".env"
     if torch.is_relative_to(env):
         (source / env.name).symlink_to(env)

@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 namespace headroom::cli {
-int run(int argc, char** argv);  // program.cc; declared here, because program.h takes seconds to compile
+int run(int argc, char** argv);  // defined in program.cc; including program.h would take seconds to compile
 }  // namespace headroom::cli
 
 int main(int argc, char** argv) {

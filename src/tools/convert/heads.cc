@@ -53,11 +53,11 @@ class Search {
   std::vector<double> limits() const;
   std::optional<RowOfLayer> allocated(const Rows& rows, const std::vector<double>& limits, std::size_t minimise) const;
   RowOfLayer choose(const Rows& rows) const;
-  // Returns the choice by the losses of layers converted alone. If their sum is too far from the
-  // measured loss, chooses again by those of in_context().
+  // Chooses by the losses of layers converted alone. If their sum is too far from the measured loss, chooses again by
+  // the losses that in_context() returns.
   RowOfLayer corrected(HeadsResult& result) const;
-  // Returns the rows with corrected losses: those of a layer that `choice` changes are multiplied by what the layer
-  // adds to the other layers of `choice` and divided by what it adds alone. `measured`: what all of them add together.
+  // Corrects the losses of each layer that `choice` converts: multiplies them by the loss that the layer adds to the
+  // other layers of `choice` and divides by the loss that it adds alone. `measured`: the loss that `choice` adds.
   Rows in_context(const RowOfLayer& choice, double measured) const;
   // Fits the layers of a choice together. Writes `out` unless it is empty.
   Conversion converted(const RowOfLayer& choice, const fs::path& out) const {

@@ -68,7 +68,7 @@ struct HeadsResult {
   std::vector<std::string> costs;  // the budget's keys except the loss, or "macs"
   HeadsChoice chosen;
   double measured = 0.0;               // added by the chosen layers before they are fitted together
-  bool corrected = false;              // losses, by what each layer adds to the others
+  bool corrected = false;              // the losses of layers were corrected, and the choice changed
   Conversion conversion;               // the result
   config::Config config;               // of the result
   std::optional<HeadsChoice> uniform;  // the best choice with equal layers and at most the same costs

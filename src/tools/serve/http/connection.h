@@ -90,7 +90,7 @@ class Connection final : public httplib::Stream {
   std::string buffer_;  // read from the socket; httplib has not read the part from begin_
   std::size_t begin_ = 0;
   std::size_t allowance_ = 0;                   // bytes of this request that may still be read
-  bool chunked_ = false, chunk_begun_ = false;  // whether this body has chunks still to be read, has had any
+  bool chunked_ = false, chunk_begun_ = false;  // more chunks follow; the first has begun
   std::size_t head_left_ = 0, chunk_left_ = 0;  // bytes that httplib has not read of the head and of the current chunk
   Patience reading_{};                          // for the whole request
   bool last_ = false, broken_ = false, http11_ = false;

@@ -53,14 +53,14 @@ struct FormulaReads {
 // The values of a plan's nodes in one head. One thread's.
 class FormulaValues {
  public:
-  static constexpr std::int64_t kMostKeys = 512;  // of one run(): values of a few nodes fit the first-level cache
+  static constexpr std::int64_t kMostKeys = 512;  // of a call of run(), so that a few nodes' values fit in L1
 
   FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query, std::int64_t first_key,
                 const FormulaReads& reads);
   void start(std::int64_t b, std::int64_t h);
   void start_row(std::int64_t query);
-  // Makes run() write the values of a node that varies along pairs to `to`, where the value of the run's first key is
-  // the first. By default, they are in this object's own memory.
+  // Makes run() write the values of a node that varies along pairs to `to`, starting with the first key of the call.
+  // By default, run() writes them to this object's own memory.
   void set_result(int node, float* to) { value(node) = {to, 1}; }
   // Computes the row's pairs with keys [key, key + n) from their dot products. n is a multiple of kFormulaLanes.
   void run(std::int64_t key, std::int64_t n, float* products);
