@@ -1,10 +1,10 @@
 # headroom_wing(name about): the rooms that follow are in src/<name>/.
-# headroom_room(name [TORCH] [LIGHT] [FOLDERS folder...] [ROOMS room...] [LINK lib...] [PRIVATE lib...]
+# headroom_room(name [TORCH] [FULL_OPTIMISATION] [FOLDERS folder...] [ROOMS room...] [LINK lib...] [PRIVATE lib...]
 #               [TESTED_WITH room-or-library...] [ABOUT text])
 # One shared library per room from src/<wing>/<name>/ (or from FOLDERS of the wing), public headers under
 # include/headroom/<name>/, and one test program from tests/<wing>/<name>/*.cc. `-Wl,--no-undefined` turns a call
-# to a higher room into a link error. LIGHT rooms are as fast with less optimisation, which saves a third of their
-# compile time. ABOUT: the room's line in the map of CONTRIBUTING.md.
+# to a higher room into a link error. Rooms without FULL_OPTIMISATION are as fast with less of it, which saves a third
+# of their compile time. ABOUT: the room's line in the map of CONTRIBUTING.md.
 
 add_library(headroom_flags INTERFACE)
 target_include_directories(headroom_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
@@ -84,7 +84,7 @@ endif()
 set(headroom_light_flags $<$<CONFIG:Release>:-O1>)
 
 # One precompiled header for the rooms that use tensors, and one for their tests. A precompiled header must be compiled
-# with the options of its users, so rooms of a release that are not LIGHT do without.
+# with the options of its users, so rooms of a release with FULL_OPTIMISATION do without.
 set(headroom_precompiled_headers <ATen/ATen.h>)
 file(WRITE "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc" "")
 foreach(pch headroom_torch_pch headroom_test_pch)
@@ -145,7 +145,7 @@ macro(headroom_wing name about)
 endmacro()
 
 function(headroom_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 ROOM "TORCH;LIGHT" "ABOUT" "FOLDERS;ROOMS;LINK;PRIVATE;TESTED_WITH")
+  cmake_parse_arguments(PARSE_ARGV 1 ROOM "TORCH;FULL_OPTIMISATION" "ABOUT" "FOLDERS;ROOMS;LINK;PRIVATE;TESTED_WITH")
   if(ROOM_TORCH)
     set(torch yes)
   else()
@@ -173,14 +173,14 @@ function(headroom_room name)
   list(TRANSFORM ROOM_TESTED_WITH PREPEND headroom_ REGEX "^[a-z_]+$")  # except libraries
   target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom::fmt ${ROOM_ROOMS} ${ROOM_LINK}
                         PRIVATE ${ROOM_PRIVATE})
-  if(ROOM_LIGHT)
+  if(NOT ROOM_FULL_OPTIMISATION)
     target_compile_options(headroom_${name} PRIVATE ${headroom_light_flags})
   endif()
   if(NOT ROOM_TORCH)
     headroom_without_torch(headroom_${name})
   else()
     target_link_libraries(headroom_${name} PUBLIC headroom::torch)
-    if(ROOM_LIGHT OR NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+    if(NOT (ROOM_FULL_OPTIMISATION AND CMAKE_BUILD_TYPE STREQUAL "Release"))
       headroom_precompiled(headroom_${name} headroom_torch_pch)
     endif()
   endif()

@@ -7,8 +7,8 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "tools/compare/compare.h"
+#include "tools/compare/trial/trial.h"
 #include "tools/convert/study.h"
-#include "tools/trial/trial.h"
 
 namespace headroom::cli {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "headroom/core/error.h"
 #include "routes.h"
-#include "tools/inspector/ablation.h"
-#include "tools/inspector/inspector.h"
+#include "tools/analyse/inspector/ablation.h"
+#include "tools/analyse/inspector/inspector.h"
 #include "tools/serve/json_fields.h"
 
 namespace headroom::serve {

@@ -1,5 +1,5 @@
 // The packed arrays of the inspector's page, decoded by their documented layout, against the model's own values.
-#include "tools/inspector/inspector.h"
+#include "tools/analyse/inspector/inspector.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -10,9 +10,9 @@
 #include "engine/nn/combinations.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
+#include "tools/analyse/inspector/attribution.h"
+#include "tools/analyse/inspector/packing.h"
 #include "tools/analyse/small_model.h"
-#include "tools/inspector/attribution.h"
-#include "tools/inspector/packing.h"
 
 namespace headroom::inspector::inspector_test {
 

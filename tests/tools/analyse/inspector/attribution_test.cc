@@ -1,12 +1,12 @@
 // Contributions sum to an attention layer's output for all combinations of parts, and each is the change of the output
 // when it is removed.
-#include "tools/inspector/attribution.h"
+#include "tools/analyse/inspector/attribution.h"
 
 #include "engine/nn/combinations.h"
 #include "engine/nn/layer.h"
 #include "headroom/config/attention/score_options.h"
 #include "one_thread.h"
-#include "tools/inspector/inspector.h"
+#include "tools/analyse/inspector/inspector.h"
 
 namespace headroom::inspector::attribution_test {
 

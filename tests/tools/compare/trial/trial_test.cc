@@ -1,7 +1,7 @@
 // Trials of tiny models: decisions, reuse of runs, refusals.
-#include "tools/trial/trial.h"
+#include "tools/compare/trial/trial.h"
 
-#include "../compare/example.h"
+#include "../example.h"
 
 namespace headroom::trial::trial_test {
 

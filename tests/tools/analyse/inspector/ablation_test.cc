@@ -1,11 +1,11 @@
 // The output lacks the contributions of ablated parts, and the remaining contributions still sum to it.
-#include "tools/inspector/ablation.h"
+#include "tools/analyse/inspector/ablation.h"
 
 #include "folder_test.h"
 #include "headroom/models/language_model.h"
+#include "tools/analyse/inspector/attribution.h"
+#include "tools/analyse/inspector/predictions.h"
 #include "tools/analyse/small_model.h"
-#include "tools/inspector/attribution.h"
-#include "tools/inspector/predictions.h"
 
 namespace headroom::inspector::ablation_test {
 

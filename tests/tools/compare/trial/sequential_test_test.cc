@@ -1,5 +1,5 @@
 // The sequential test by simulation: its error rates and what it costs, as docs/try.md states them.
-#include "tools/trial/trial.h"
+#include "tools/compare/trial/trial.h"
 
 #include <gtest/gtest.h>
 
