@@ -143,4 +143,8 @@ std::string sha256_of(const Parts&... parts) {
   return hash.hex();
 }
 
+// Returns the SHA-256 of a file's bytes. The hash of a large file is cached in cache_folder() under its device, inode,
+// size and time of last change (ctime), which no program can set. Throws UserError if the file cannot be read.
+std::string content_sha256(const std::filesystem::path& path);
+
 }  // namespace headroom

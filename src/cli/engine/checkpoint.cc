@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <set>
 #include <sstream>
 
 #include "data/text/text.h"
@@ -224,10 +225,14 @@ void convert_heads(const Convert& command, const EngineRequest& request) {
   convert::HeadsRequest job{.convert = request_of(command, request),
                             .budget = convert::parse_budget(command.budget),
                             .experts = command.experts};
+  std::set<std::filesystem::path> files = {absolute_path(command.out)};
   for (const auto& [file, option] :
        {std::pair(command.config_out, "convert: --config-out"), {command.page, "convert: --page"}}) {
     if (!file.empty()) {
       require_writable(file, option);
+      if (std::filesystem::is_directory(file) || !files.insert(absolute_path(file)).second) {
+        user_error("{}: {} is a directory or the file of another option", option, file);
+      }
     }
   }
   const convert::HeadsResult made = convert::choose_heads_by_layer(job);

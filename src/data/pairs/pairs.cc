@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "data/tokens/example_order.h"
-#include "foundation/core/files/content_hash.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/random.h"
 #include "foundation/core/text/utf8.h"

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "foundation/core/files/byte_reader.h"
-#include "foundation/core/files/content_hash.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"

@@ -8,7 +8,6 @@
 
 #include "data/synthetic/run_text.h"
 #include "data/text/token_cache.h"
-#include "foundation/core/files/content_hash.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"

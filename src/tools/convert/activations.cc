@@ -280,8 +280,14 @@ Batches read_batches(const ConvertRequest& request, config::Config config) {
   const std::int64_t least = request.tokens > 0 ? request.tokens : 4 * config.model.context_length;
   for (std::int64_t tokens = request.tokens > 0 ? request.tokens : std::max(kMostTokens, least); tokens >= least;
        tokens /= 2) {
-    if (std::optional<Batches> batches = read_batches(request, config, tokens)) {
-      return std::move(*batches);
+    try {
+      if (std::optional<Batches> batches = read_batches(request, config, tokens)) {
+        return std::move(*batches);
+      }
+    } catch (const UserError&) {
+      if (tokens / 2 < least) {
+        throw;  // not because the text is too small for a batch of this size
+      }
     }
   }
   user_error("convert: --data: must have at least {} tokens and half as many held-out ones; give more text{}", least,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -52,7 +53,11 @@ class Search {
   // The limits of the loss and of each cost, as sums over the layers.
   std::vector<double> limits() const;
   std::optional<RowOfLayer> allocated(const Rows& rows, const std::vector<double>& limits, std::size_t minimise) const;
-  RowOfLayer choose(const Rows& rows) const;
+  // Without a limit of the loss, the least loss; else the least of the first cost.
+  std::optional<RowOfLayer> choose(const Rows& rows) const {
+    return allocated(rows, limits(), limit_of("loss") ? 1 : 0);
+  }
+  [[noreturn]] void refuse_budget() const;
   // Chooses by the losses of layers converted alone. If their sum is too far from the measured loss, chooses again by
   // the losses that in_context() returns.
   RowOfLayer corrected(HeadsResult& result) const;
@@ -90,42 +95,54 @@ std::optional<RowOfLayer> Search::allocated(const Rows& rows, const std::vector<
   for (const std::vector<HeadsRow>& layer : rows) {
     LayerOptions& of = options.emplace_back();
     for (const HeadsRow& row : layer) {
-      of.push_back({.values = {row.loss}, .takes_keys = row.heads.shares, .gives_keys = row.gives_keys});
+      // A layer that shares keys in the source has its owner there, because that owner may not change either.
+      const bool takes_keys = row.heads.shares && &row != &layer.front();
+      of.push_back({.values = {row.loss}, .takes_keys = takes_keys, .gives_keys = row.gives_keys});
       of.back().values.insert(of.back().values.end(), row.costs.begin(), row.costs.end());
     }
   }
   return allocate(options, limits, minimise);
 }
 
-// Without a limit of the loss, the least loss; else the least of the first cost.
-RowOfLayer Search::choose(const Rows& rows) const {
-  if (const auto chosen = allocated(rows, limits(), limit_of("loss") ? 1 : 0)) {
-    return *chosen;
+void Search::refuse_budget() const {
+  if (std::ranges::all_of(table_.rows(), [](const std::vector<HeadsRow>& rows) { return rows.size() == 1; })) {
+    user_error("convert: --heads auto: {} has no layer whose heads may change, a dense one with keys of its own",
+               request_.convert.source);
   }
-  const std::vector<double> none(table_.cost_names().size() + 1, std::numeric_limits<double>::infinity());
+  std::vector<double> costs = limits();
+  costs.front() = std::numeric_limits<double>::infinity();
+  if (const auto choice = allocated(table_.rows(), costs, 0)) {
+    user_error("convert: --budget: loss={:g} is below the least loss that the other limits allow, {:.4f}",
+               *limit_of("loss"), described(*choice).predicted);
+  }
+  std::ranges::fill(costs, std::numeric_limits<double>::infinity());
   std::string least;
   for (std::size_t i = 0; i < table_.cost_names().size(); ++i) {
-    least += fmt::format("{}{}={:.3g}", i == 0 ? "" : ", ", table_.cost_names()[i],
-                         described(*allocated(rows, none, i + 1)).shares[i]);
+    const double share = described(*allocated(table_.rows(), costs, i + 1)).shares[i];
+    least += fmt::format("{}{}={:g}", i == 0 ? "" : ", ", table_.cost_names()[i], std::ceil(1e3 * share - 1e-6) / 1e3);
   }
   user_error("convert: --budget: no choice of heads meets all limits; the least possible is {}", least);
 }
 
 RowOfLayer Search::corrected(HeadsResult& result) const {
-  const RowOfLayer choice = choose(table_.rows());
-  const double predicted = described(choice).predicted;
-  result.measured = table_.added(choice);
+  const std::optional<RowOfLayer> choice = choose(table_.rows());
+  if (!choice) {
+    refuse_budget();
+  }
+  const double predicted = described(*choice).predicted;
+  result.measured = table_.added(*choice);
   if (std::abs(result.measured - predicted) <= std::max(kMostError * predicted, kLeastLoss)) {
-    return choice;
+    return *choice;
   }
-  const RowOfLayer again = choose(in_context(choice, result.measured));
-  const double measured = table_.added(again);
-  if (!limit_of("loss") && measured >= result.measured) {
-    return choice;
+  const std::optional<RowOfLayer> again = choose(in_context(*choice, result.measured));
+  const double most = limit_of("loss").value_or(std::numeric_limits<double>::infinity());
+  if (!again || described(*again).predicted > most) {
+    return *choice;  // losses that in_context() lowers let choices through that exceed the limit
   }
-  result.corrected = again != choice;
-  result.measured = measured;
-  return again;
+  const double measured = table_.added(*again);
+  result.corrected = *again != *choice && measured < result.measured;
+  result.measured = std::min(measured, result.measured);
+  return result.corrected ? *again : *choice;
 }
 
 Rows Search::in_context(const RowOfLayer& choice, double measured) const {
@@ -187,7 +204,8 @@ void Search::add_uniform(HeadsResult& result) const {
     HeadsChoice own = described(choice);
     bool fits = true;
     for (std::size_t i = 0; i < own.shares.size(); ++i) {
-      fits = fits && own.shares[i] <= limit_of(result.costs[i]).value_or(result.chosen.shares[i]) + 1e-9;
+      const double most = result.chosen.shares[i];  // with a limit of the loss, the costs may be far below their limits
+      fits = fits && own.shares[i] <= (limit_of("loss") ? most : limit_of(result.costs[i]).value_or(most)) + 1e-9;
     }
     if (fits && (!best || own.predicted < result.uniform->predicted)) {
       best = choice;
@@ -207,11 +225,12 @@ void Search::add_uniform(HeadsResult& result) const {
   const std::string name = name_of(result.uniform->layers.front().heads);
   const fs::path file = table_.cache() / fmt::format("{}, {} and {} steps.json", name, request_.convert.fit_steps,
                                                      request_.convert.joint_steps);
-  if (!fs::exists(file)) {
+  const std::optional<double> known = fs::exists(file) ? as_number(read_text_file(file)) : std::nullopt;
+  if (!known) {
     log_info("convert: all layers with {}, for comparison", name);
-    write_text_file(file, Json(converted(*best, {}).loss_after).dump());
   }
-  result.uniform_loss = Json::parse(read_text_file(file)).get<double>();
+  result.uniform_loss = known ? *known : converted(*best, {}).loss_after;
+  write_text_file(file, Json(result.uniform_loss).dump());
 }
 
 void Search::add_curve(HeadsResult& result) const {

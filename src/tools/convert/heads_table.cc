@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <functional>
 #include <limits>
 
@@ -40,6 +41,16 @@ Heads heads_of(const config::AttentionOptions& a) {
 bool may_change(const config::ModelOptions& source, std::int64_t layer) {
   const config::AttentionOptions a = source.of_layer(layer).attention;
   return a.n_heads > 0 && is_dense(a) && sharing(source.key_owners(source.n_layers), layer).size() == 1;
+}
+
+// Whether the layers above, which keep their heads, can share so many key heads of the layer; 0: those of its owner.
+bool gives_keys(const config::ModelOptions& source, std::int64_t layer, std::int64_t kv_heads) {
+  for (std::int64_t above = layer + 1; above < source.n_layers && may_change(source, above); ++above) {
+    if (kv_heads > 0 && source.of_layer(above).attention.n_heads % kv_heads != 0) {
+      return false;
+    }
+  }
+  return may_change(source, layer);
 }
 
 // The source's heads first, then those with the keys of the layer below, fewer heads, or none.
@@ -110,6 +121,19 @@ std::vector<HeadsRow> load_rows(const fs::path& file) {
     rows.at(std::stoul(name.substr(0, dot))).fitted[name.substr(dot + 1)] = store::view_of(stored, name, tensor);
   }
   return rows;
+}
+
+// Returns the rows of a cached file; if it is missing or damaged, calls measure() and writes it.
+std::vector<HeadsRow> cached(const fs::path& file, const std::function<std::vector<HeadsRow>()>& measure) {
+  try {
+    if (fs::exists(file)) {
+      return load_rows(file);
+    }
+  } catch (const std::exception&) {
+    log_warning("convert: {} is damaged; what it held is measured again", file.string());
+  }
+  save_rows(measure(), file);
+  return load_rows(file);  // the file's parameters need no memory of their own
 }
 
 void add_fitted(HeadsRow& row, const models::Model& model, std::int64_t layer) {
@@ -200,7 +224,7 @@ ConvertRequest HeadsTable::request_for(const std::vector<Heads>& heads) const {
   std::vector<config::ModelOptions> layers;
   for (std::size_t layer = 0; layer < heads.size(); ++layer) {
     layers.push_back(with_heads(source().model.of_layer(static_cast<std::int64_t>(layer)), heads[layer]));
-    if (heads[layer].shares) {
+    if (heads[layer].shares && may_change(source().model, static_cast<std::int64_t>(layer))) {
       layers.back().attention.n_kv_heads = layers[layer - 1].attention.kv_heads();
     }
   }
@@ -238,7 +262,7 @@ void HeadsTable::start(const RowOfLayer& choice, const models::Model& target) co
     }
     const Heads& owner = row(choice, static_cast<std::size_t>(group.front())).heads;
     const fs::path file = folder_ / fmt::format("group {}, {}.safetensors", fmt::join(group, " "), name_of(owner));
-    if (!fs::exists(file)) {
+    const auto fit_group = [&]() -> std::vector<HeadsRow> {
       LayerConversion conversions(convert_, *opened_.model, batches_);
       std::vector<LayerError> errors;
       HeadsRow fitted;
@@ -248,9 +272,9 @@ void HeadsTable::start(const RowOfLayer& choice, const models::Model& target) co
       for (const std::int64_t member : group) {
         add_fitted(fitted, target, member);
       }
-      save_rows({fitted}, file);
-    }
-    write_fitted(load_rows(file).front(), target);
+      return {fitted};
+    };
+    write_fitted(cached(file, fit_group).front(), target);
   }
 }
 
@@ -261,17 +285,17 @@ double HeadsTable::added(const RowOfLayer& choice) const {
 }
 
 void HeadsTable::measure() {
-  const std::string key = fmt::format(
-      "{} {} {} {} {} {} {} {}", kTable, train::parameters_sha256(opened_.model->parameters()), batches_.data,
-      batches_.fit.size(), batches_.sequences, convert_.fit_steps, convert_.seed, request_.experts);
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {}", kTable, train::parameters_sha256(opened_.model->parameters()),
+                  config::to_toml({.model = source().model}), batches_.data, batches_.fit.size(), batches_.sequences,
+                  convert_.fit_steps, convert_.seed, request_.experts);
   folder_ = convert_.cache / "heads" / sha256_of(key).substr(0, 16);
   make_folder(folder_);
   LayerConversion conversions(convert_, *opened_.model, batches_, /*several=*/true);
   const std::int64_t n = source().model.n_layers;
   Progress progress("convert: heads", n, "layer");
   for (std::int64_t layer = 0; layer < n; ++layer) {
-    const fs::path file = folder_ / fmt::format("layer{}.safetensors", layer);
-    if (!fs::exists(file)) {
+    rows_.push_back(cached(folder_ / fmt::format("layer{}.safetensors", layer), [&] {
       std::vector<HeadsRow> rows;
       for (const Heads& heads : candidates(source().model, layer, request_.experts)) {
         if (rows.empty()) {
@@ -280,11 +304,10 @@ void HeadsTable::measure() {
           rows.push_back(std::move(*row));
         }
       }
-      save_rows(rows, file);
-    }
-    rows_.push_back(load_rows(file));
+      return rows;
+    }));
     for (HeadsRow& row : rows_.back()) {
-      row.gives_keys = row.heads.heads > 0 && may_change(source().model, layer);
+      row.gives_keys = row.heads.heads > 0 && gives_keys(source().model, layer, row.heads.kv_heads);
     }
     progress.update(layer + 1);
   }
@@ -350,6 +373,9 @@ void HeadsTable::add_costs() {
     }
     fixed_.push_back(name == "step_time" ? std::max(0.0, kTimeUnits - total) : 0.0);
     totals_.push_back(total + fixed_.back());
+    if (totals_.back() == 0.0) {
+      user_error("convert: --budget: {} of {} is 0, so there is nothing to limit", name, opened_.name);
+    }
   }
 }
 

@@ -9,11 +9,11 @@
 #include <numeric>
 
 #include "fit.h"
-#include "foundation/config/attention/formula.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::convert {

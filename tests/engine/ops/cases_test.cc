@@ -18,7 +18,9 @@
 #include "one_thread.h"
 #include "optimizer_cases.h"
 
-namespace headroom::testing {
+namespace headroom::ops::cases_test {
+
+using testing::Evaluated;
 
 // Allocates CPU tensors filled with NaN between guards, which are checked when a tensor is freed.
 class GuardedAllocator : public c10::Allocator {
@@ -89,58 +91,43 @@ class GuardedMemory {
 
 struct OperatorCase {
   std::string op, name;
-  std::function<ops::Problem(const ops::Setting&)> problem;
-  std::vector<ops::Precision> precisions;
+  std::function<Problem(const Setting&)> problem;
+  std::vector<Precision> precisions;
   double share = 0.0;  // least scale of a gradient's error, as a share of the largest gradient
 };
 
-inline void PrintTo(const OperatorCase& c, std::ostream* to) {
+void PrintTo(const OperatorCase& c, std::ostream* to) {
   *to << c.op << ": " << c.name;
 }
 
 template <class Case>
 void add_cases(std::vector<OperatorCase>& all, const char* op, const std::vector<Case>& table, double share = 0.0) {
   for (const Case& c : table) {
-    all.push_back(
-        {op, c.name(), [c](const ops::Setting& setting) { return c.problem(setting); }, c.precisions(), share});
+    all.push_back({op, c.name(), [c](const Setting& setting) { return c.problem(setting); }, c.precisions(), share});
   }
 }
 
-inline std::vector<OperatorCase> operator_cases() {
-  using ops::Role;
+std::vector<OperatorCase> operator_cases() {
   std::vector<OperatorCase> all;
-  add_cases(all, "adamw", ops::adamw_cases());
-  add_cases(all, "attention", ops::attention_cases(Role::tested), 0.1);
-  add_cases(all, "attention", ops::attention_cases(Role::bfloat16), 1.0);
-  add_cases(all, "attention_sequences", ops::sequences_cases());
-  add_cases(all, "dropout", ops::dropout_cases());
-  add_cases(all, "expert_linear", ops::expert_linear_cases());
-  add_cases(all, "gated_delta", ops::gated_delta_cases());
-  add_cases(all, "head_map_factors", ops::factors_cases());
-  add_cases(all, "linear", ops::linear_cases());
-  add_cases(all, "linear_attention", ops::linear_attention_cases());
-  add_cases(all, "linear_cross_entropy", ops::cross_entropy_cases());
-  add_cases(all, "muon", ops::muon_cases());
-  add_cases(all, "row_terms", ops::row_terms_cases());
-  add_cases(all, "short_convolution", ops::short_convolution_cases());
+  add_cases(all, "adamw", adamw_cases());
+  add_cases(all, "attention", attention_cases(Role::tested), 0.1);
+  add_cases(all, "attention", attention_cases(Role::bfloat16), 1.0);
+  add_cases(all, "attention_sequences", sequences_cases());
+  add_cases(all, "dropout", dropout_cases());
+  add_cases(all, "expert_linear", expert_linear_cases());
+  add_cases(all, "gated_delta", gated_delta_cases());
+  add_cases(all, "head_map_factors", factors_cases());
+  add_cases(all, "linear", linear_cases());
+  add_cases(all, "linear_attention", linear_attention_cases());
+  add_cases(all, "linear_cross_entropy", cross_entropy_cases());
+  add_cases(all, "muon", muon_cases());
+  add_cases(all, "row_terms", row_terms_cases());
+  add_cases(all, "short_convolution", short_convolution_cases());
   return all;
 }
-
-}  // namespace headroom::testing
-
-namespace headroom::ops {
-namespace cases_test {
-
-using testing::Evaluated;
-using testing::GuardedMemory;
-using testing::OperatorCase;
 
 std::vector<at::Device> devices() {
-  std::vector<at::Device> all = {at::kCPU};
-  if (at::hasCUDA()) {
-    all.emplace_back(at::kCUDA);
-  }
-  return all;
+  return at::hasCUDA() ? std::vector<at::Device>{at::kCPU, at::kCUDA} : std::vector<at::Device>{at::kCPU};
 }
 
 // Restricts a list to one backend until the object is destroyed.
@@ -149,7 +136,6 @@ class OnlyBackend {
   OnlyBackend(BackendList& list, const std::string& name) : list_(list) { list.restrict_to(name); }
   ~OnlyBackend() { list_.restrict_to(""); }
   OnlyBackend(const OnlyBackend&) = delete;
-  OnlyBackend& operator=(const OnlyBackend&) = delete;
 
  private:
   BackendList& list_;
@@ -231,11 +217,11 @@ std::string test_name(const ::testing::TestParamInfo<OperatorCase>& of) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Operators, Cases, ::testing::ValuesIn(testing::operator_cases()), test_name);
+INSTANTIATE_TEST_SUITE_P(Operators, Cases, ::testing::ValuesIn(operator_cases()), test_name);
 
 TEST(CaseTables, EveryOperatorWithBackendsHasOne) {
   std::set<std::string> with_cases, with_backends;
-  for (const OperatorCase& c : testing::operator_cases()) {
+  for (const OperatorCase& c : operator_cases()) {
     with_cases.insert(c.op);
   }
   for (const BackendList* list : backend_lists()) {
@@ -263,7 +249,7 @@ TEST(CaseTables, CasesWithoutABackendUseTheReference) {
 
 // Returns the operator's first case that is not empty, so that backends can refuse only its dtype.
 Problem first_problem(const std::string& op, const Setting& setting) {
-  for (const OperatorCase& c : testing::operator_cases()) {
+  for (const OperatorCase& c : operator_cases()) {
     if (c.op == op) {
       const Problem problem = c.problem(setting);
       if (problem.leaves[0].numel() > 0) {
@@ -317,5 +303,4 @@ TEST(GuardedMemory, ShowsWhatIsReadAndWrittenBeyondATensor) {
   EXPECT_EQ(GuardedMemory::damaged(), 0);
 }
 
-}  // namespace cases_test
-}  // namespace headroom::ops
+}  // namespace headroom::ops::cases_test

@@ -106,6 +106,12 @@ class HeadsTest : public ConvertTest {
     r.convert.fit_steps = 30;
     return r;
   }
+  void change_source(HeadsRequest& request, const std::function<void(store::Checkpoint&)>& change) const {
+    store::Checkpoint source = store::read_checkpoint(store::find_checkpoint(request.convert.source));
+    change(source);
+    request.convert.source = (folder_ / "changed.safetensors").string();
+    store::save_checkpoint(source, request.convert.source);
+  }
   config::Config written() const { return store::read_checkpoint(folder_ / "converted.safetensors").config; }
 };
 
@@ -129,7 +135,6 @@ TEST_F(HeadsTest, StayWithinEachBudget) {
   EXPECT_LE(half.uniform->shares[0], 0.5);
   EXPECT_LT(half.uniform_loss, 6.0);
   // Another budget needs no measurement: the files of the layers stay as they are.
-  std::vector<fs::file_time_type> times;
   const auto layer_files = [&] {
     std::vector<fs::file_time_type> all;
     for (const auto& entry : fs::recursive_directory_iterator(folder_ / "cache" / "heads")) {
@@ -146,8 +151,13 @@ TEST_F(HeadsTest, StayWithinEachBudget) {
   EXPECT_LE(cost::decoding_cache_elements(written().model) * 4, cost::decoding_cache_elements(dense().model));
   EXPECT_LE(macs(written()), 0.9 * macs(dense()));
   EXPECT_EQ(both.costs, (std::vector<std::string>{"kv_cache", "macs"}));
-  // The same request gives the same bytes.
+  // The same request gives the same bytes, also after the cache was damaged.
   const std::string bytes = read_text_file(folder_ / "converted.safetensors");
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "cache" / "heads")) {
+    if (entry.is_regular_file()) {
+      write_text_file(entry.path(), "x");
+    }
+  }
   choose_heads_by_layer(budget("kv_cache=0.25,macs=0.9"));
   EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), bytes);
 }
@@ -155,12 +165,11 @@ TEST_F(HeadsTest, StayWithinEachBudget) {
 // The second layer adds nothing, so half of the costs are spent on the first one.
 TEST_F(HeadsTest, ALayerWhoseHeadsAreZeroGetsNone) {
   train(dense());
-  store::Checkpoint source = store::read_checkpoint(store::find_checkpoint((folder_ / "dense").string()));
-  at::Tensor& output = source.tensors.at("model.layer1.attention.w_o");
-  output = at::zeros_like(output);
   HeadsRequest half = budget("macs=0.5");
-  half.convert.source = (folder_ / "zero.safetensors").string();
-  store::save_checkpoint(source, half.convert.source);
+  change_source(half, [](store::Checkpoint& source) {
+    at::Tensor& output = source.tensors.at("model.layer1.attention.w_o");
+    output = at::zeros_like(output);
+  });
   const HeadsResult result = choose_heads_by_layer(half);
   EXPECT_EQ(result.chosen.layers[0].heads, (Heads{.heads = 4, .kv_heads = 4}));
   EXPECT_EQ(result.chosen.layers[1].heads, Heads{});
@@ -186,6 +195,39 @@ TEST_F(HeadsTest, LayersShareKeysWithinABudgetOfTheCache) {
   EXPECT_NEAR(result.conversion.loss_after - result.conversion.loss_before, result.measured, 1e-6);
 }
 
+// Layers 1 and 2 of the source share keys and stay as they are. The result is converted again.
+TEST_F(HeadsTest, SourcesMayShareKeys) {
+  config::Config source = dense("n_heads=6 d_head=4");
+  source.model.n_layers = 3;
+  source.model.layers = {{.repeat = 2, .attention = {}, .mlp = {}},
+                         {.repeat = 1, .attention = {{"share_kv", "1"}}, .mlp = {}}};
+  train(source);
+  HeadsRequest most = budget("kv_cache=0.7");
+  for (const char* name : {"first.safetensors", "second.safetensors"}) {
+    most.convert.out = folder_ / name;
+    const HeadsResult result = choose_heads_by_layer(most);
+    EXPECT_LT(result.chosen.layers[0].heads.kv_heads, 6);
+    EXPECT_EQ(to_json(result)["layers"][2]["shared_with"], 1);
+    most.convert.source = most.convert.out.string();
+    most.budget = parse_budget("kv_cache=0.9");
+  }
+}
+
+// The time of steps is limited too. 4 key heads cannot serve the 6 query heads of the layer above.
+TEST_F(HeadsTest, OwnersOfSharedKeysServeAllHeads) {
+  train(dense("n_heads=6 d_head=4"));
+  const std::vector<double> shares = choose_heads_by_layer(budget("step_time=1,kv_cache=0.4")).chosen.shares;
+  EXPECT_TRUE(shares.at(0) > 0.0 && shares[0] <= 1.0 && shares.at(1) <= 0.4) << shares[0] << ", " << shares[1];
+}
+
+TEST_F(HeadsTest, TheCacheKnowsTheSourcesConfig) {
+  train(dense());
+  HeadsRequest half = budget("macs=0.5");
+  const double whole = choose_heads_by_layer(half).chosen.predicted;
+  change_source(half, [](store::Checkpoint& source) { source.config.model.attention.window = 2; });
+  EXPECT_NE(choose_heads_by_layer(half).chosen.predicted, whole);
+}
+
 TEST_F(HeadsTest, LossesAreLimitedToo) {
   train(dense());
   const HeadsResult little = choose_heads_by_layer(budget("loss=0.001")),
@@ -194,14 +236,9 @@ TEST_F(HeadsTest, LossesAreLimitedToo) {
   EXPECT_LT(much.chosen.shares[0], little.chosen.shares[0] + 1e-9);
   EXPECT_EQ(much.costs, std::vector<std::string>{"macs"});
   EXPECT_THROW(choose_heads_by_layer(budget("loss=0.000001,macs=0.001")), UserError);
-}
-
-TEST_F(HeadsTest, StepsAreTimed) {
-  train(dense());
-  const HeadsResult result = choose_heads_by_layer(budget("step_time=1,kv_cache=0.5"));
-  ASSERT_EQ(result.chosen.shares.size(), 2U);
-  EXPECT_GT(result.chosen.shares[0], 0.0);
-  EXPECT_LE(result.chosen.shares[0], 1.0);
+  fs::remove_all(folder_ / "dense");
+  train(dense("n_heads=0"));
+  EXPECT_THROW(choose_heads_by_layer(budget("macs=0.5")), UserError);
 }
 
 TEST_F(HeadsTest, AWholeBudgetKeepsTheSource) {

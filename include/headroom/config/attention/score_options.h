@@ -83,6 +83,8 @@ struct Formulas {
 };
 // Throws UserError "<key>: <what is wrong>".
 Formulas formulas_of(const DotOptions& options, std::int64_t n_heads, std::int64_t d_head);
+// Whether the score of the start values is s for every pair, and all keys are visible.
+bool starts_as_product(const DotOptions& options, std::int64_t n_heads, std::int64_t d_head);
 
 // Several keys at each position. Used by gaussian_mixture, partly also by linear.
 struct MixtureOptions {

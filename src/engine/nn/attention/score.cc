@@ -4,8 +4,6 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "formula_values.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/ops/choice.h"
 
 namespace headroom::nn {
@@ -74,50 +72,4 @@ at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, const C
   });
 }
 
-namespace {
-
-double fixed_scale(const config::AttentionOptions& options) {
-  const double width = options.of<config::DotOptions>().scale_width;
-  return 1.0 / std::sqrt(width > 0.0 ? width : static_cast<double>(options.d_head));
-}
-
-// The scaled dot product of query and key. With a sink b (gpt-oss, 2025) the weights of head h are
-//   p_ij = exp(s_ij) / (exp(b_h) + sum over visible j of exp(s_ij)),
-// which sum to less than 1. b is neither scaled nor masked. A formula computes the scores from the scaled products, and
-// a mask hides keys (ops::ScoreFormula).
-class DotScore : public Score {
- public:
-  DotScore(const config::AttentionOptions& options, const ScorePlace& place, const Builder& build)
-      : fixed_(fixed_scale(options)),
-        dropout_(options.dropout),
-        learned_(make_scale(options, build)),
-        formula_(options, place.init.d_model, build) {
-    if (options.of<config::DotOptions>().sink) {
-      sink_ = build.random("sink", {options.computed_heads()}, Distribution::normal(0.02));
-    }
-  }
-
-  at::Tensor key_features(const at::Tensor& x, const Context& context) const override {
-    return formula_.key_features(x, context);
-  }
-  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
-    apply_scale(in, learned_, fixed_, context);
-    if (sink_.defined()) {
-      in.sink = sink_;
-    }
-    formula_.add_to(in, call);
-    return run_attention(in, dropout_, context);
-  }
-  bool supports_sequences() const override { return !formula_.given(); }
-
- private:
-  double fixed_, dropout_;
-  at::Tensor learned_;
-  at::Tensor sink_;  // [H]
-  FormulaValues formula_;
-};
-
-const Factory<MakeScore> kDotScore("dot", make_part<Score, DotScore>);
-
-}  // namespace
 }  // namespace headroom::nn

@@ -1,6 +1,4 @@
 // Formulas of the scores of score = "dot": their learned values, and what they are checked for.
-#include "formula.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>

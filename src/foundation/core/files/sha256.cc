@@ -6,7 +6,6 @@
 #include <cstring>
 #include <ctime>
 
-#include "content_hash.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"

@@ -17,7 +17,6 @@
 #include <thread>
 
 #include "headroom/core/error.h"
-#include "interrupts.h"
 
 #if defined(__GLIBC__)
 #include <malloc.h>

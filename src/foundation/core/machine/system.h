@@ -46,6 +46,9 @@ std::int64_t memory_limit_bytes();
 // Makes Ctrl-C, SIGTERM and SIGHUP (unless ignored, as under nohup) set a flag; a second signal ends the process.
 void catch_interrupts();
 bool interrupted();
+// With true, the next signal of catch_interrupts() ends the process within seconds even if interrupted() is not called:
+// for long work with nothing to save.
+void end_soon_if_interrupted(bool ends);
 // Returns the exit status of a process that a signal ended: 128 plus the number of the first signal caught; 130, that
 // of Ctrl-C, if none was.
 int interrupt_status();

@@ -15,7 +15,7 @@
 namespace headroom::trial {
 
 // The statistical test of `headroom try`: is the mean of paired differences below zero? It is applied after every pair,
-// so that a trial can stop early. docs/try.md states its error rates (sequential_test.cc).
+// so that a trial can stop early. docs/try.md states its error rates.
 enum class Decision { keep, discard, undecided };
 
 }  // namespace headroom::trial

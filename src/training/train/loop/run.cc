@@ -6,7 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "foundation/core/machine/interrupts.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/transformed.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "data/text/text.h"
-#include "foundation/core/files/content_hash.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/core/files.h"
 
 namespace headroom::train {
 namespace {

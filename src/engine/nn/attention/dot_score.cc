@@ -1,6 +1,9 @@
-#include "formula_values.h"
+// score = "dot": scaled dot products, a sink, and the formula and mask of the scores with their learned values.
+#include <cmath>
 
 #include "engine/nn/linear.h"
+#include "headroom/config/attention/score_options.h"
+#include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 namespace {
@@ -21,7 +24,27 @@ at::Tensor apply(config::TokenFunction function, const at::Tensor& x) {
   return x;
 }
 
-}  // namespace
+// Parameters "learned_<name>": [H], or of a table [H or 1, size]; of a token's projection "learned_<name>_w" [d, H or
+// 1] and "learned_<name>_b" [H or 1].
+class FormulaValues {
+ public:
+  FormulaValues(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build);
+  bool given() const { return given_; }
+  // The token terms of x [B, n, d] before they are summed over tokens, [B, 1, n, F], in at least float32.
+  at::Tensor key_features(const at::Tensor& x, const Context& context) const;
+  // Sets in.formula; `call` has the key features of all keys.
+  void add_to(ops::AttentionInputs& in, const ScoreCall& call) const;
+
+ private:
+  struct Value {
+    config::LearnedValue options;
+    at::Tensor parameter, w;  // of tokens: bias and matrix
+  };
+
+  config::Formulas texts_;
+  bool normalise_, given_;
+  std::vector<Value> values_;
+};
 
 FormulaValues::FormulaValues(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build)
     : texts_(config::formulas_of(options.of<config::DotOptions>(), options.computed_heads(), options.d_head)),
@@ -79,4 +102,48 @@ void FormulaValues::add_to(ops::AttentionInputs& in, const ScoreCall& call) cons
   }
 }
 
+double fixed_scale(const config::AttentionOptions& options) {
+  const double width = options.of<config::DotOptions>().scale_width;
+  return 1.0 / std::sqrt(width > 0.0 ? width : static_cast<double>(options.d_head));
+}
+
+// The scaled dot product of query and key. With a sink b (gpt-oss, 2025) the weights of head h are
+//   p_ij = exp(s_ij) / (exp(b_h) + sum over visible j of exp(s_ij)),
+// which sum to less than 1. b is neither scaled nor masked. A formula computes the scores from the scaled products, and
+// a mask hides keys (ops::ScoreFormula).
+class DotScore : public Score {
+ public:
+  DotScore(const config::AttentionOptions& options, const ScorePlace& place, const Builder& build)
+      : fixed_(fixed_scale(options)),
+        dropout_(options.dropout),
+        learned_(make_scale(options, build)),
+        formula_(options, place.init.d_model, build) {
+    if (options.of<config::DotOptions>().sink) {
+      sink_ = build.random("sink", {options.computed_heads()}, Distribution::normal(0.02));
+    }
+  }
+
+  at::Tensor key_features(const at::Tensor& x, const Context& context) const override {
+    return formula_.key_features(x, context);
+  }
+  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
+    apply_scale(in, learned_, fixed_, context);
+    if (sink_.defined()) {
+      in.sink = sink_;
+    }
+    formula_.add_to(in, call);
+    return run_attention(in, dropout_, context);
+  }
+  bool supports_sequences() const override { return !formula_.given(); }
+
+ private:
+  double fixed_, dropout_;
+  at::Tensor learned_;
+  at::Tensor sink_;  // [H]
+  FormulaValues formula_;
+};
+
+const Factory<MakeScore> kDotScore("dot", make_part<Score, DotScore>);
+
+}  // namespace
 }  // namespace headroom::nn
