@@ -21,7 +21,7 @@ std::vector<Limit> parse_budget(const std::string& text) {
     }
     const auto value = as_number(std::string_view(part).substr(std::min(part.size(), key.size() + 1)));
     if (!value || !(*value > 0.0 && *value <= 1.0)) {
-      user_error("convert: --budget: {} must be a number above 0 and at most 1, got {}", key, part);
+      user_error("convert: --budget: {} must be above 0 and at most 1, got {}", key, part);
     }
     if (std::ranges::any_of(limits, [&](const Limit& other) { return other.key == key; })) {
       user_error("convert: --budget: {} is given twice", key);
