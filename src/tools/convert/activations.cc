@@ -284,9 +284,9 @@ Batches read_batches(const ConvertRequest& request, config::Config config) {
       if (std::optional<Batches> batches = read_batches(request, config, tokens)) {
         return std::move(*batches);
       }
-    } catch (const UserError&) {
+    } catch (const UserError&) {  // the text may be too small for a batch of this size, but not for a smaller one
       if (tokens / 2 < least) {
-        throw;  // not because the text is too small for a batch of this size
+        throw;
       }
     }
   }

@@ -95,7 +95,7 @@ std::optional<RowOfLayer> Search::allocated(const Rows& rows, const std::vector<
   for (const std::vector<HeadsRow>& layer : rows) {
     LayerOptions& of = options.emplace_back();
     for (const HeadsRow& row : layer) {
-      // A layer that shares keys in the source has its owner there, because that owner may not change either.
+      // A layer that shares keys in the source always has them: their owner keeps its heads, too.
       const bool takes_keys = row.heads.shares && &row != &layer.front();
       of.push_back({.values = {row.loss}, .takes_keys = takes_keys, .gives_keys = row.gives_keys});
       of.back().values.insert(of.back().values.end(), row.costs.begin(), row.costs.end());
@@ -137,7 +137,7 @@ RowOfLayer Search::corrected(HeadsResult& result) const {
   const std::optional<RowOfLayer> again = choose(in_context(*choice, result.measured));
   const double most = limit_of("loss").value_or(std::numeric_limits<double>::infinity());
   if (!again || described(*again).predicted > most) {
-    return *choice;  // losses that in_context() lowers let choices through that exceed the limit
+    return *choice;  // in_context() may lower losses, so that a choice exceeds the limit
   }
   const double measured = table_.added(*again);
   result.corrected = *again != *choice && measured < result.measured;
@@ -225,12 +225,13 @@ void Search::add_uniform(HeadsResult& result) const {
   const std::string name = name_of(result.uniform->layers.front().heads);
   const fs::path file = table_.cache() / fmt::format("{}, {} and {} steps.json", name, request_.convert.fit_steps,
                                                      request_.convert.joint_steps);
-  const std::optional<double> known = fs::exists(file) ? as_number(read_text_file(file)) : std::nullopt;
-  if (!known) {
+  std::optional<double> loss = fs::exists(file) ? as_number(read_text_file(file)) : std::nullopt;
+  if (!loss) {
     log_info("convert: all layers with {}, for comparison", name);
+    loss = converted(*best, {}).loss_after;
+    write_text_file(file, Json(*loss).dump());
   }
-  result.uniform_loss = known ? *known : converted(*best, {}).loss_after;
-  write_text_file(file, Json(result.uniform_loss).dump());
+  result.uniform_loss = *loss;
 }
 
 void Search::add_curve(HeadsResult& result) const {

@@ -43,7 +43,7 @@ bool may_change(const config::ModelOptions& source, std::int64_t layer) {
   return a.n_heads > 0 && is_dense(a) && sharing(source.key_owners(source.n_layers), layer).size() == 1;
 }
 
-// Whether the layers above, which keep their heads, can share so many key heads of the layer; 0: those of its owner.
+// Whether the layers above can share the layer's keys if it has so many key heads; 0: it shares its owner's itself.
 bool gives_keys(const config::ModelOptions& source, std::int64_t layer, std::int64_t kv_heads) {
   for (std::int64_t above = layer + 1; above < source.n_layers && may_change(source, above); ++above) {
     if (kv_heads > 0 && source.of_layer(above).attention.n_heads % kv_heads != 0) {
@@ -133,7 +133,7 @@ std::vector<HeadsRow> cached(const fs::path& file, const std::function<std::vect
     log_warning("convert: {} is damaged; what it held is measured again", file.string());
   }
   save_rows(measure(), file);
-  return load_rows(file);  // the file's parameters need no memory of their own
+  return load_rows(file);  // maps the parameters, which would otherwise stay in memory
 }
 
 void add_fitted(HeadsRow& row, const models::Model& model, std::int64_t layer) {

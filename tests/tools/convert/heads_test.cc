@@ -151,7 +151,7 @@ TEST_F(HeadsTest, StayWithinEachBudget) {
   EXPECT_LE(cost::decoding_cache_elements(written().model) * 4, cost::decoding_cache_elements(dense().model));
   EXPECT_LE(macs(written()), 0.9 * macs(dense()));
   EXPECT_EQ(both.costs, (std::vector<std::string>{"kv_cache", "macs"}));
-  // The same request gives the same bytes, also after the cache was damaged.
+  // The same request gives the same bytes, even after the cache is damaged.
   const std::string bytes = read_text_file(folder_ / "converted.safetensors");
   for (const auto& entry : fs::recursive_directory_iterator(folder_ / "cache" / "heads")) {
     if (entry.is_regular_file()) {

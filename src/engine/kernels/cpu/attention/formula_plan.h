@@ -53,7 +53,7 @@ struct FormulaReads {
 // The values of a plan's nodes in one head. One thread's.
 class FormulaValues {
  public:
-  static constexpr std::int64_t kMostKeys = 512;  // of a call of run(), so that a few nodes' values fit in L1
+  static constexpr std::int64_t kMostKeys = 512;  // in a call of run(): the values of a few nodes then fit in L1
 
   FormulaValues(const FormulaPlan& plan, const AttentionShape& s, std::int64_t first_query, std::int64_t first_key,
                 const FormulaReads& reads);
