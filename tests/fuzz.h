@@ -118,7 +118,7 @@ class Mutator {
   Random random_;
 };
 
-// The current input, stored in a file that remains if a sanitizer ends the process.
+// Stores the current input in a file that remains if a sanitizer ends the process.
 class Trial {
  public:
   explicit Trial(const std::string& input) {

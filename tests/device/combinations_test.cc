@@ -21,7 +21,7 @@ struct Results {
   std::vector<bool> has;  // by gradient
 };
 
-// The output is for the last gradient.size(1) tokens.
+// The output covers the last gradient.size(1) tokens.
 Results results(const nn::Layer& layer, const at::Tensor& x, const at::Tensor& gradient) {
   const at::TensorOptions where = layer.parameters.all()[0].tensor.options().requires_grad(false);
   std::vector<at::Tensor> leaves = {x.to(where).requires_grad_(true)};

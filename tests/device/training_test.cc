@@ -29,7 +29,7 @@ class Training : public ::testing::Test {
 
   void set(const std::string& keys) { tiny::set(config_, keys); }
 
-  // Losses and gradient norms from a run's log.
+  // Returns the losses and gradient norms from a run's log.
   struct Logged {
     train::TrainResult result;
     std::vector<double> losses, norms;

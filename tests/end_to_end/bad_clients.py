@@ -30,7 +30,7 @@ def valid(draw):
 
 
 def body(draw):
-    """A request body, valid or not."""
+    """Returns a request body, valid or not."""
     request = valid(draw)
     kind = draw.randrange(6)
     if kind <= 2:
@@ -62,7 +62,7 @@ def ordinary(draw, connection):
 
 
 def cut_off(draw, connection):
-    """Disconnects in the middle of a request, or of its answer."""
+    """Disconnects in the middle of a request or of its response."""
     text = json.dumps({**valid(draw), "max_tokens": 50, "stream": draw.random() < 0.5}).encode()
     whole = head(length=len(text)) + text
     connection.sendall(whole[:draw.randrange(1, len(whole) + 1)])
@@ -92,7 +92,7 @@ def wrong_length(draw, connection):
 
 
 def endless(draw, connection):
-    """An endless body, until the server disconnects."""
+    """Sends an endless body until the server disconnects."""
     connection.sendall(head("/v1/completions", None, "Transfer-Encoding: chunked"))
     chunk = b"10000\r\n" + b"[" * 65536 + b"\r\n"
     for _ in range(400):
@@ -134,7 +134,7 @@ def attack(address, seed):
 
 
 def good_client(url):
-    """The seconds and the text of an ordinary request."""
+    """Sends an ordinary request; returns its duration in seconds and the generated text."""
     text = json.dumps({"prompt": "the head ", "max_tokens": 4, "seed": 1, "temperature": 0}).encode()
     begin = time.monotonic()
     request = urllib.request.Request(f"{url}/v1/completions", text, {"Content-Type": "application/json"})
@@ -144,7 +144,7 @@ def good_client(url):
 
 
 def run(url, host, port, requests, threads=16, first_seed=0, on_progress=lambda done: None):
-    """Sends `requests` bad requests; returns the times and the texts of the ordinary client."""
+    """Sends `requests` bad requests; returns the durations and texts of the ordinary client's requests."""
     seeds, lock, times, texts = iter(range(first_seed, first_seed + requests)), threading.Lock(), [], set()
 
     def bad():

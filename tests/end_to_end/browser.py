@@ -14,12 +14,12 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def program():
-    """The path of an installed Chromium, or None."""
+    """Returns the path of an installed Chromium, or None."""
     return next((found for found in map(shutil.which, PROGRAMS) if found), None)
 
 
 class Browser:
-    """One page of one browser; `errors`: exceptions and logged errors of its scripts."""
+    """One page of one browser. `errors` has the exceptions and logged errors of its scripts."""
 
     def __init__(self, width=1400, height=1000, dark=False):
         self.folder = tempfile.TemporaryDirectory(prefix="headroom-browser-", ignore_cleanup_errors=True)
@@ -111,7 +111,7 @@ class Browser:
             self.hear(self.receive(deadline))
 
     def evaluate(self, expression):
-        """The value of an expression; promises are awaited."""
+        """Returns the value of an expression; promises are awaited."""
         answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]

@@ -23,13 +23,13 @@ class Program:
         return done
 
     def json(self, *arguments, status=0):
-        """The JSON document on stdout; checks that nothing else is there."""
+        """Returns the JSON document on stdout; checks that stdout has nothing else."""
         out = self(*arguments, "--json", status=status).stdout
         assert out.count("\n") == 1 and out.endswith("\n"), out
         return json.loads(out)
 
     def refusal(self, *arguments, status=2):
-        """The line on stderr of a user error; checks that it is the only output."""
+        """Returns the line on stderr of a user error; checks that it is the only output."""
         done = self(*arguments, status=status)
         assert done.stdout == ""
         assert done.stderr.startswith("headroom: ") and done.stderr.count("\n") == 1, done.stderr
@@ -43,13 +43,13 @@ def headroom(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A config of a tiny model, with its corpus next to it."""
+    """Returns the config of a tiny model, with its corpus next to it."""
     return train_runs.prepare(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="session")
 def trained(headroom, tiny):
-    """A run folder."""
+    """Returns a run folder."""
     out = tiny.parent / "run"
     headroom("train", tiny, "--out", out, "--set", "train.steps=6", "--quiet")
     return out
@@ -57,7 +57,7 @@ def trained(headroom, tiny):
 
 @pytest.fixture(scope="session")
 def served(headroom, tmp_path_factory):
-    """Run folders of language models, by name."""
+    """Returns the run folders of language models, by name."""
     folder = tmp_path_factory.mktemp("served")
     return {"routed": serving.train(headroom, folder, "routed", *serving.ROUTED),
             "pieces": serving.train(headroom, folder, "pieces", *serving.PIECES)}
@@ -70,14 +70,14 @@ def server(served):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """A file whose tests are all skipped because a package is missing has not failed."""
+    """Lets pytest succeed if all tests of a file are skipped because a package is missing."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
 
 
 @pytest.fixture
 def counts_as_built():
-    """run.sh must not build the program that other tests are running; the environment that selects its build."""
+    """Keeps run.sh from building the program that other tests are running; returns the environment that selects its build."""
     build = pathlib.Path(train_runs.program()).parents[1]
     mark = build / "built"
     before = mark.stat() if mark.exists() else None

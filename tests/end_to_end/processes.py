@@ -1,4 +1,4 @@
-"""Ranks of a distributed run, started as torchrun, Slurm or a script starts them."""
+"""Starts the ranks of a distributed run as torchrun, Slurm or a script does."""
 
 import json
 import socket
@@ -17,21 +17,21 @@ def free_port():
 
 
 def script(rank, n, port):
-    """The variables that a user sets by hand."""
+    """Returns the variables that a user sets by hand."""
     return {"RANK": rank, "WORLD_SIZE": n, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
 def srun(rank, n, port):
-    """The variables of a step of a Slurm job on this machine."""
+    """Returns the variables of a Slurm job step on this machine."""
     return {"SLURM_PROCID": rank, "SLURM_NTASKS": n, "SLURM_STEP_ID": 0, "SLURM_JOB_ID": 7,
             "SLURM_JOB_NODELIST": "localhost", "MASTER_PORT": port}
 
 
 class Group:
-    """`n` ranks of the program with these arguments.
+    """Starts `n` ranks of the program with these arguments.
 
     This process hosts the store that torchrun would host. With `launcher`, rank 0 hosts the store. `more[rank]` are
-    arguments of one rank alone, `before[rank]` is the command that it is started through.
+    additional arguments of one rank, `before[rank]` is a command that starts the rank.
     """
 
     def __init__(self, n, folder, *arguments, restarts=0, more=None, before=None, launcher=None):
@@ -53,12 +53,12 @@ class Group:
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def finish(self):
-        """Status, stdout and stderr of each rank."""
+        """Returns the status, stdout and stderr of each rank."""
         ended = [(*rank.communicate(timeout=train_runs.PATIENCE), rank.returncode) for rank in self.ranks]
         return [(status, out, err) for out, err, status in ended]
 
     def json(self):
-        """The JSON of rank 0; checks that all succeed and the other ranks print nothing."""
+        """Returns the JSON of rank 0; checks that all ranks succeed and the others print nothing."""
         ended = self.finish()
         assert [status for status, _, _ in ended] == [0] * len(ended), ended
         assert all(out == "" for _, out, _ in ended[1:]), "only rank 0 prints"
@@ -66,7 +66,7 @@ class Group:
 
 
 def train(n, config, out, *more, **how):
-    """The group of a training run."""
+    """Starts the ranks of a training run."""
     return Group(n, config.parent, "train", config, "--out", out, *more, **how)
 
 
@@ -76,6 +76,6 @@ def run(n, config, out, *more, **how):
 
 
 def torchrun(n, *options):
-    """The first words of a command line that starts torchrun."""
+    """Returns the beginning of a command line that starts torchrun."""
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", str(n),
             *options]

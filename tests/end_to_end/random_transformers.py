@@ -1,4 +1,4 @@
-"""Small models of `transformers` with random parameters, biases and norms included, and tokenizers."""
+"""Makes small models of `transformers` with random parameters, including biases and norms, and tokenizers."""
 
 import tokenizers
 import torch
@@ -54,7 +54,7 @@ CONFIGS = {
 
 
 def scaled(config, scaling):
-    """The config with another scaling of rotary positions, in all layers without a window."""
+    """Returns the config with another scaling of rotary positions in all layers without a window."""
     of_layers = config.rope_parameters.get("full_attention", config.rope_parameters)
     kept = {key: value for key, value in of_layers.items() if key in ("rope_theta", "partial_rotary_factor")}
     of_layers.clear()

@@ -25,7 +25,7 @@ def train(headroom, folder, name, *lines, context=160):
 
 
 def text(document):
-    """The text of the only choice."""
+    """Returns the text of a response with one choice."""
     return document["choices"][0]["text"]
 
 
@@ -45,7 +45,7 @@ class Answer:
 
 
 class Server:
-    """A server on a free port. `lines`: stderr until it was ready."""
+    """A server on a free port. `lines` has what it printed on stderr until it was ready."""
 
     def __init__(self, *arguments, environment=None):
         self.process = subprocess.Popen(
@@ -75,13 +75,13 @@ class Server:
         return self.call("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
 
     def complete(self, **fields):
-        """The document of a completion; checks that it succeeds."""
+        """Returns the JSON of a completion; checks that it succeeds."""
         answer = self.post("/v1/completions", fields)
         assert answer.status == 200, answer.text
         return answer.json
 
     def events(self, **fields):
-        """The documents of a streamed completion."""
+        """Returns the JSON events of a streamed completion."""
         with contextlib.closing(self.connect()) as connection:
             connection.request("POST", "/v1/completions", json.dumps({**fields, "stream": True}),
                                {"Content-Type": "application/json"})
@@ -98,7 +98,7 @@ class Server:
             raise AssertionError("the stream ended without its last event")
 
     def metrics(self):
-        """The values of all metrics, by name or name{labels}."""
+        """Returns the values of all metrics, by name or name{labels}."""
         lines = self.get("/metrics").text.splitlines()
         return {name: float(number) for name, number in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 

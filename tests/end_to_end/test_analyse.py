@@ -1,4 +1,4 @@
-"""`headroom analyse` from outside: what it prints and writes."""
+"""Runs `headroom analyse` and checks what it prints and writes."""
 
 import json
 import pathlib
@@ -53,7 +53,7 @@ def test_another_tokenizer_is_refused(headroom, folder):
     assert re.search(r"text.tokens: .*\bwords-", done.stderr)
 
 
-# Four different layers: without attention, without MLP, with grouped keys, and sharing the keys of the layer below.
+# Has four different layers: without attention, without MLP, with grouped keys, and sharing the keys of the layer below.
 MIXED = ["{attention = {n_heads = 0}}", '{mlp = {kind = "none"}}', "{attention = {n_kv_heads = 1}}",
          "{attention = {n_kv_heads = 1, share_kv = 1}}"]
 WITHOUT_HEADS = "it looks at attention, which the layers lack"
@@ -70,7 +70,7 @@ ON_MIXED = {  # what each analysis prints, or why it refuses
 }
 
 
-# What `checkpoint export` to Hugging Face and `inspect` refuse: the setting of a layer, their sentences (None: it runs).
+# Maps a setting of a layer to the messages of `checkpoint export` to Hugging Face and `inspect` (None: it works).
 SETTINGS = {
     "attention = {n_heads = 0}": ("n_heads: cannot export, no supported .* has layers without attention",
                                   "n_heads: must not be 0: the page draws the attention and the MLP of every layer"),

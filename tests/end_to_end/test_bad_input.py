@@ -1,4 +1,4 @@
-"""User errors and hostile files: one printable line each, and no files left behind."""
+"""User errors and corrupt files cause one printable line each and leave no files behind."""
 
 import json
 import random
@@ -18,7 +18,7 @@ QUICK = ["--set", "train.steps=2", "--set", "train.warmup_steps=0", "--set", "tr
 
 
 def rewritten_metadata(source, target, change):
-    """A copy of a safetensors file with changed metadata."""
+    """Copies a safetensors file with changed metadata."""
     data = source.read_bytes()
     length, = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + length])
@@ -69,7 +69,7 @@ def test_a_text_must_be_utf8(headroom, trained):
 
 
 def test_character_coverage_makes_room(headroom, tmp_path):
-    """Thousands of rare characters need no pieces of their own."""
+    """Thousands of rare characters do not each need a piece."""
     text = tmp_path / "rare.txt"
     text.write_text("".join("aaaa bbbb cccc dddd " * 20 + chr(0x4e00 + i) + "\n" for i in range(600)))
     arguments = ["tokenizer", "train", text, "--out", tmp_path / "x.tokenizer", "--vocabulary-size", 280]
@@ -232,7 +232,7 @@ def test_leftovers_of_a_killed_process_are_removed_by_the_next_run(headroom, pre
 
 
 def test_damaged_text_is_named_and_leaves_nothing(headroom, trained, tmp_path):
-    """Damage of other kinds is that of tests/data/text."""
+    """tests/data/text covers other kinds of damage."""
     bad = tmp_path / "lines.jsonl"
     bad.write_text('{"text": "a"}\n{"text": 3}\n')
     done = headroom("data", "prepare", bad, "--tokenizer", trained, "--out", tmp_path / "x.tokens", status=2)

@@ -14,7 +14,7 @@ SIZE = 700
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """Words of all kinds; some are frequent."""
+    """Returns words of all kinds; some are frequent."""
     draw = random.Random(3)
     syllables = ["the", "at", "tend", "s", "room", "head", "ing", "er", "é", "ß", "日", "本", "ж", "ик", "'s", "12", "-", "x"]
     words = ["".join(draw.choice(syllables) for _ in range(draw.randint(1, 4))) for _ in range(900)]
@@ -35,7 +35,7 @@ def made(headroom, text):
     return out
 
 
-def test_merges_are_those_of_the_package(made, text):
+def test_merges_match_the_package(made, text):
     theirs = tokenizers.Tokenizer(tokenizers.models.BPE())
     theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     theirs.train_from_iterator([text.read_text()], tokenizers.trainers.BpeTrainer(
@@ -47,7 +47,7 @@ def test_merges_are_those_of_the_package(made, text):
     assert mine["merges"] == list(dict.fromkeys(merges))
 
 
-def test_ids_are_those_of_the_package(headroom, made, text, tmp_path):
+def test_ids_match_the_package(headroom, made, text, tmp_path):
     numpy_tensors = pytest.importorskip("safetensors.numpy")
     theirs = tokenizers.Tokenizer.from_file(str(made))
     pieces = [" ", "  ", "\n", "\n\n", "\r\n", "\t", "'s", "'LL", "a", "Z", "é", "e\u0301", "1", "234", "½", "!", "...",
@@ -105,7 +105,7 @@ def test_a_share_is_held_out_of_text_and_tokens(headroom, made, text, tmp_path):
     run = tmp_path / "run"
     headroom("train", config, "--out", run)
     info = headroom.json("evaluate", run)
-    # From both files; a lossless tokenizer makes the length of the text countable in tokens.
+    # Held-out text comes from both files. The tokenizer is lossless, so the amount of text can be measured in tokens.
     assert abs(info["tokens"] / (0.1 * whole["tokens"] + 0.1 * parts["tokens"]) - 1) < 0.3  # whole documents
     assert info["bits_per_byte"] > 0
     refusal = headroom.refusal("train", config, "--out", tmp_path / "x", "--set", "data.mixture=[1]")

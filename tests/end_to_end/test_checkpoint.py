@@ -1,4 +1,4 @@
-"""headroom checkpoint and import, from outside."""
+"""Tests `headroom checkpoint` and `headroom import`."""
 
 import json
 import pathlib

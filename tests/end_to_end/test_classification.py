@@ -1,4 +1,4 @@
-"""Classifiers: evaluated on files, looked into, compared by accuracy."""
+"""Classifiers are evaluated on files, analysed, and compared by accuracy."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ LISTOPS = (*SMALL, 'model.kind = "classifier"', "model.vocabulary_size = 16", "m
 PICTURES = (*SMALL, 'model.kind = "vision"', "model.context_length = 4", "model.n_classes = 3", "model.image_size = 4",
             "model.patch_size = 2", "model.image_channels = 1", 'model.attention.position = "sinusoidal"',
             'model.attention.composition = "dynamic"', "data.augment_flip = true")
-# Read repeatedly by several threads, with every augmentation.
+# Several threads read the images repeatedly, with every augmentation.
 FOLDERS = (*PICTURES, "data.augment_crop = 0.2", "data.randaugment = 2", "data.mixup = 0.2", "data.decode_threads = 3",
            "train.accumulate = 4", "train.label_smoothing = 0.1")
 
@@ -36,7 +36,7 @@ def write_pictures(folder):
 
 
 def write_folders(folder):
-    """60 images of several sizes in a folder for each class, whose brightest third is their label."""
+    """Makes 60 images of several sizes, in a folder for each class. The brightest third encodes the label."""
     draw = random.Random(2)
     for i in range(60):
         label, side = draw.randrange(3), draw.randrange(4, 10)
@@ -61,7 +61,7 @@ def test_processes_share_the_images_of_folders(tmp_path):
 
 @pytest.fixture(scope="module")
 def listops(headroom, tmp_path_factory):
-    """A config and a run of it."""
+    """Returns a config and a run of it."""
     folder = tmp_path_factory.mktemp("listops")
     headroom("train", train_runs.small_config(folder / "one.toml", None, *LISTOPS), "--out", folder / "run", "--quiet")
     return folder
@@ -90,7 +90,7 @@ def test_a_tokenizer_that_a_classifier_does_not_read_is_named(headroom, listops,
 
 
 def test_analyse_looks_into_a_classifier(headroom, listops):
-    """Attention maps have rows that add up to 1, for a text, a file of labelled texts and the run's own data."""
+    """The rows of attention maps sum to 1, for a text, a file of labelled texts and the run's own data."""
     out = listops / "inside"
     (listops / "one.tsv").write_text("7\t[MAX 3 1 7 ]\n")
     for source, tokens in ((["--text", "[MAX 2 9 [MIN 4 7 ] 0 ]"], 9), (["--file", listops / "one.tsv"], 5), ([], None)):

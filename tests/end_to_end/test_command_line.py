@@ -1,4 +1,4 @@
-"""What all commands have in common: help, exit status, one-line errors, one JSON document."""
+"""Tests what all commands share: help, exit status, one-line errors, one JSON document."""
 
 import json
 import os
@@ -234,7 +234,7 @@ def test_train_writes_below_runs_by_default(headroom, tiny, tmp_path):
 def test_evaluate(headroom, tiny, trained, tmp_path):
     own = headroom.json("evaluate", trained)
     assert {"loss", "perplexity", "bits_per_byte", "tokens"} <= own.keys()
-    # The run's validation data by name. The tokens are bytes; the first of each of up to 16 streams is not predicted.
+    # The run's validation data can be given by name. The first byte of each of up to 16 streams is not predicted.
     text = tiny.parent / "validation.txt"
     named = headroom.json("evaluate", trained, "--data", text)
     assert named["loss"] == own["loss"] and named["data"] == own["data"] == str(text)
@@ -351,7 +351,7 @@ def test_doctor_shows_what_is_fused_and_why_not(headroom):
 
 
 def test_sentencepiece_does_not_write_into_torch(headroom):
-    """Both define FLAGS_minloglevel, of different types; SentencePiece must get its own (cmake/dependencies.cmake)."""
+    """SentencePiece and c10 define FLAGS_minloglevel of different types; each must read its own (cmake/dependencies.cmake)."""
     done = subprocess.run([train_runs.program(), "doctor"], capture_output=True, text=True, check=True,
                           env={**headroom.environment, "LD_DEBUG": "bindings"})
     bound = re.findall(r"binding file (\S+) .*? to (\S+) .*`FLAGS_minloglevel'", done.stderr)

@@ -15,7 +15,7 @@ import train_runs
 
 @pytest.fixture
 def configs(tmp_path):
-    """Two configs that differ in their projection."""
+    """Returns two configs that differ in their projection."""
     experts = train_runs.prepare(tmp_path)
     dense = tmp_path / "dense.toml"
     dense.write_text(experts.read_text().replace('"experts"', '"dense"'))

@@ -1,4 +1,4 @@
-"""headroom convert: a dense run becomes a checkpoint that every command reads and from which training starts."""
+"""Tests headroom convert: a dense run becomes a checkpoint that every command reads and that training can start from."""
 
 import math
 import re
@@ -42,7 +42,7 @@ def test_layers_may_differ_in_source_and_result(headroom, dense):
     out = dense / "some.safetensors"
     made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, "--layers", "1", *SMALL)
     assert made["converted"] == [1]
-    # The result is a source whose layers differ. Layer 1 stays as it is, layer 0 becomes like it.
+    # A result whose layers differ can be converted again. Layer 1 stays as it is; layer 0 becomes like it.
     again = headroom.json("convert", out, "--to", dense / "experts.toml", "--out", dense / "both.safetensors", *SMALL)
     assert [layer["layer"] for layer in again["layers"]] == ["layer0.attention"]
     info = headroom.json("checkpoint", "info", dense / "both.safetensors")["config"]
@@ -113,21 +113,21 @@ def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, 
                                                       "experts-scratch-10%"]
     assert [run["steps"] for run in table["runs"]] == [2, 2, 2, 2, 22]
     assert all(run["validation_loss"] > 0 for run in table["runs"])
-    # Several shares: the models are families, whose losses the page draws against their compute.
+    # With several shares, the models are families, and the page draws their losses against compute.
     shares = ["compare", "--convert", dense / "base", "--to", dense / "experts.toml", "--set", "train.evaluate_every=0",
               "--tokens", "0%,10%,20%", "--sample-tokens", 0, "--threads", 1, "--no-scratch", "--out", dense / "shares"]
     table = headroom.json(*shares)
     assert len(table["runs"]) == 11 and len(table["scaling"]) == 4
     page = (dense / "shares" / "report.html").read_text()
     assert "dense-taught" in page and "without training" in page
-    # A share of 0 is the model before training: it has the loss of the checkpoint, and takes no step.
+    # A share of 0 is the model before training: it has the checkpoint's loss and takes no steps.
     untrained = {run["name"]: run for run in table["runs"][8:]}
     assert list(untrained) == ["dense-0%", "experts-0%", "experts-random-0%"]
     assert all(run["steps"] == 0 for run in untrained.values()) and "experts-random-0%" in page
     for name, model in [("dense-0%", dense / "base"), ("experts-0%", dense / "shares" / "converted" / "experts.safetensors")]:
         loss = headroom.json("evaluate", model, "--precision", "fp32")["loss"]
         assert untrained[name]["validation_loss"] == pytest.approx(loss, abs=1e-4)
-    # Repeated, the command trains only what is missing, also with a teacher.
+    # If repeated, the command trains only what is missing, also with a teacher.
     kept = (dense / "shares" / "dense-taught-10%" / "result.json").stat().st_mtime_ns
     shutil.rmtree(dense / "shares" / "experts-20%")
     assert [run["parameters_sha256"] for run in headroom.json(*shares)["runs"]] == [run["parameters_sha256"] for run in table["runs"]]

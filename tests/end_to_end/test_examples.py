@@ -1,5 +1,5 @@
-"""Every command in the README, the docs and --help works: its options exist, its configs load, and those that can run at
-reduced size do."""
+"""Every command in the README, the docs and --help works: its options exist, its configs load, and it runs if a reduced
+size allows that."""
 
 import re
 import shlex
@@ -13,14 +13,14 @@ from test_command_line import COMMANDS
 DOCUMENTS = [train_runs.ROOT / "README.md", train_runs.ROOT / "AGENTS.md", *sorted((train_runs.ROOT / "docs").rglob("*.md"))]
 TRAINING = ["train", "compare", "cost", "doctor", "demo", "sweep"]
 
-# Settings that make a language model small enough to train in two seconds.
+# These settings make a language model that trains in two seconds.
 SMALL = ["model.n_layers=2", "model.d_model=16", "model.attention.d_head=8", "model.mlp.d_hidden=32",
          "model.context_length=16", "train.steps=2", "train.warmup_steps=0", "train.batch_size=2",
          "train.accumulate=1", "train.evaluate_every=0", "train.threads=1"]
 
 
 def commands_in(text):
-    """`headroom ...` lines, those that end with a backslash joined, without pipes."""
+    """Yields the words of each line `headroom ...`. Lines that end with a backslash are joined; pipes are cut off."""
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         found = re.match(r"\s*(?:\./run\.sh )?headroom (\S.*)", line)
         if found:
@@ -89,7 +89,7 @@ def test_commands_in_the_help_are_known(headroom):
 
 @pytest.fixture
 def place(tmp_path):
-    """The files that the examples name, and the README's config at reduced size."""
+    """Makes the files that the examples name, and the README's config at reduced size."""
     (tmp_path / "texts").mkdir()
     for i, name in enumerate(["texts/a.txt", "held_out.txt", "other.txt", "book.txt"]):
         train_runs.write_text(tmp_path / name, 6000, i)
@@ -120,7 +120,7 @@ def test_the_readmes_first_steps_run_as_written(headroom, place):
 
 
 def test_a_comparison_runs_as_written(headroom, place):
-    # Its second config is written by `cost --match`.
+    # `cost --match` writes the second config.
     run_ = lambda *words: run(headroom, place, list(words))
     block = [words for path in DOCUMENTS if path.name == "compare.md" for b in blocks(path) for words in commands_in(b)]
     match = next(words for words in block if "--match" in words)
@@ -136,7 +136,7 @@ def test_a_comparison_runs_as_written(headroom, place):
 
 
 def test_the_tokenizers_examples_run_as_written(headroom, place):
-    """The examples of --help, in order: each may read what an earlier one wrote."""
+    """Runs the examples of --help in order: each may read what an earlier one wrote."""
     for command in ["tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare"]:
         text = headroom(*command.split(), "--help").stdout.split("Example:\n")[1]
         for words in commands_in(text):
@@ -185,7 +185,7 @@ def test_bash_completes(complete):
 
 
 def test_install_puts_the_program_on_the_path(headroom, tmp_path):
-    """Installs into a temporary home folder, with the function that ./run.sh install calls."""
+    """Installs into a temporary home folder with run.sh's function for `./run.sh install`."""
     text = (train_runs.ROOT / "run.sh").read_text()
     function = re.search(r"^install_for_user\(\) \{.*?^\}$", text, re.MULTILINE | re.DOTALL)[0]
     (tmp_path / "build/bin").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Formulas of attention scores: the mechanisms of docs/formula.md train and decode, and mistakes are refused."""
+"""Formulas of attention scores: the examples of docs/formula.md train and decode, and mistakes are refused."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Runs that use an existing tokenizer, and runs that start from a checkpoint: what the config says besides."""
+"""Runs that use an existing tokenizer or start from a checkpoint: which other keys of their config apply."""
 
 import json
 import tomllib
@@ -10,7 +10,7 @@ import train_runs
 
 @pytest.fixture(scope="module")
 def folder(headroom, tmp_path_factory):
-    """A config, a tokenizer of 12 words, and a text prepared with it."""
+    """Makes a config, a tokenizer of 12 words, and a text prepared with it."""
     folder = tmp_path_factory.mktemp("given")
     train_runs.write_text(folder / "text.txt", 8000, 1)
     train_runs.small_config(folder / "bytes.toml", None, 'data.train = ["text.txt"]', "train.steps = 2",
@@ -22,7 +22,7 @@ def folder(headroom, tmp_path_factory):
 
 
 def warned(text):
-    """The keys that are said to have no effect."""
+    """Returns the keys that a warning says have no effect."""
     return [line.split(": ")[2].split(" = ")[0] for line in text.splitlines()
             if line.startswith("warning: ") and "has no effect" in line]
 
@@ -34,7 +34,7 @@ def test_keys_that_contradict_an_existing_tokenizer_are_named(headroom, folder, 
         sets = [word for setting in (given, *settings) for word in ("--set", setting)]
         return headroom("train", "bytes.toml", "--out", tmp_path / name, *sets, cwd=folder).stderr
 
-    # The config names the kind.
+    # small.toml sets tokenizer.kind.
     assert warned(run("kind")) == ["tokenizer.kind"]
     assert warned(run("both", "tokenizer.vocabulary_size=50")) == ["tokenizer.kind", "tokenizer.vocabulary_size"]
     assert warned(run("equal", "tokenizer.kind=words", "tokenizer.vocabulary_size=12")) == []

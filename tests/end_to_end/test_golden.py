@@ -1,4 +1,4 @@
-"""The program `golden`, which runs reference cases: its output and exit status."""
+"""Tests the output and the exit status of the program `golden`, which runs reference cases."""
 
 import json
 import pathlib

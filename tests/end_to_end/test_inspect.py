@@ -1,4 +1,4 @@
-"""headroom inspect: the page in a browser; its figures are compared with those of `analyse`."""
+"""Opens the page of headroom inspect in a browser and compares its figures with those of `analyse`."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def page(headroom, trained, text, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def composed(headroom, tiny, tmp_path_factory):
-    """A run with composed heads and all of its checkpoints."""
+    """Returns a run with composed heads and all of its checkpoints."""
     out = tmp_path_factory.mktemp("composed") / "composed"
     settings = ("model.attention.projection=dense", "model.attention.composition=dynamic", "model.attention.position=rope",
                 "model.memory_length=0", "train.steps=3")
@@ -47,7 +47,7 @@ def shown(window, element):
 
 
 def centre_of(window, i, j):
-    """The position of query i and source j in the first map."""
+    """Returns the centre of the cell of query i and key j in the first map."""
     return window.evaluate(f"""(() => {{
         const panel = inspector.panels[0], m = panel.m;
         panel.map.scrollIntoView({{block: 'center'}});
@@ -66,7 +66,7 @@ def window(page):
 
 
 @in_browser
-def test_maps_are_those_of_analyse(headroom, trained, text, window, tmp_path):
+def test_maps_match_analyse(headroom, trained, text, window, tmp_path):
     headroom("analyse", trained, "--data", text, "--what", "maps", "--out", tmp_path)
     for layer in range(LAYERS):
         shape, weights = tensor(tmp_path / "analysis.safetensors", f"maps.layer{layer}.attention")
@@ -189,7 +189,7 @@ def test_side_by_side_and_checkpoints(headroom, trained, composed, text, tmp_pat
                         " range.dispatchEvent(new Event('input')); })()")
         window.evaluate("inspector.drawn()")
         assert window.evaluate("inspector.panels[0].view.about.step") < before
-        # Composed heads have five terms, each with its share of a contribution.
+        # Composed heads have five terms, and each term has its share of a contribution.
         index = steps.index(["composed", 3])
         window.evaluate(f"inspector.change({{a: {index}, t: 10}})")
         window.evaluate("document.querySelector('.sources tr.entry').click()")
@@ -223,7 +223,7 @@ def test_live(trained, composed):
         window.send("Input.insertText", text=" room")
         wait_for(window, "inspector.page.tokens.join('') === 'the head room'")
         window.evaluate("inspector.drawn()")
-        # Switch a head off: the page shows the changed model beside the original.
+        # Switch a head off: the page shows the changed model beside the original one.
         window.evaluate("[...document.querySelectorAll('.tools button')].find(one => one.textContent === 'head off').click()")
         wait_for(window, "inspector.panels.length === 2")
         window.evaluate("inspector.drawn()")
@@ -243,7 +243,7 @@ def test_live(trained, composed):
         window.open(address)
         wait_for(window, "inspector.panels.length === 2 && inspector.page.live.switched_off.length === 1")
         window.evaluate("inspector.drawn()")
-        # Switch all on again, then a term of a composed model off.
+        # Switch all heads on again, then one term of a composed model off.
         window.evaluate("[...document.querySelectorAll('#live button')].find(one => one.textContent === 'all on').click()")
         wait_for(window, "inspector.panels.length === 1")
         window.evaluate("(() => { const select = document.querySelector('#live select'); select.value = 'composed';"

@@ -29,7 +29,7 @@ def sentence(draw, n):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """One file for each kind of test, in the published format or that of evaluation suites."""
+    """Writes one file for each kind of test, in the published format or in that of evaluation suites."""
     folder, draw = tmp_path_factory.mktemp("data"), random.Random(11)
 
     def s(low=2, high=6):
@@ -87,7 +87,7 @@ MODELS = {
 
 @pytest.fixture(scope="module", params=list(MODELS))
 def model(request, headroom, tmp_path_factory):
-    """The checkpoint, lm_eval's model, and how texts begin in training and in lm_eval."""
+    """Returns the checkpoint, lm_eval's model, and the tokens that begin a text in training and in lm_eval."""
     make, usual, theirs = MODELS[request.param]
     mine, folder = make(headroom, tmp_path_factory.mktemp(request.param))
     return mine, HFLM(pretrained=str(folder), dtype="float32", device="cpu", batch_size=8), usual, theirs

@@ -1,4 +1,4 @@
-"""The table `messages`: common user errors and their messages."""
+"""Runs the table `messages`: common user errors and their messages."""
 
 import json
 import pathlib
@@ -40,7 +40,7 @@ def write_not_finite(run, file):
 
 @pytest.fixture(scope="module")
 def folder(headroom, tmp_path_factory):
-    """The files that the table's commands name."""
+    """Makes the files that the table's commands name."""
     folder = tmp_path_factory.mktemp("messages")
     config = train_runs.prepare(folder).rename(folder / "mine.toml")
     text = config.read_text().replace("steps = 60", "steps = 2").replace("warmup_steps = 5", "warmup_steps = 0")

@@ -1,4 +1,4 @@
-"""The pages of reports in a browser: charts, tables and maps of a document that each test makes up."""
+"""Draws made-up documents in a browser: charts, tables and maps."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Every command of docs/papers.md runs as written, with the recipes scaled down, and gives a figure."""
+"""Every command of docs/papers.md runs as written, with the recipes scaled down, and reports a figure."""
 
 import gzip
 import io
@@ -29,7 +29,7 @@ EXACT = {"threads": "1", "precision": '"fp32"', "checkpoint_every": "1", "keep_c
 
 
 def scaled_down(text, data):
-    """A complete config with small sizes and the data that its kind of model reads."""
+    """Returns a complete config with small sizes and the data that its kind of model reads."""
     kind = re.search(r'^kind = "(\w+)"', text, re.MULTILINE)[1]  # of [model], the first table
     generated = re.search(r'^generator = "(\w+)"', text, re.MULTILINE)[1]
     paired = "\npaired = true\n" in text
@@ -63,12 +63,12 @@ def scaled_down(text, data):
 
 
 def stored_as_zstd(content):
-    """A zstd frame with one uncompressed block."""
+    """Returns a zstd frame with one uncompressed block."""
     return b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", len(content)) + struct.pack("<I", len(content) << 3 | 1)[:3] + content
 
 
 def write_data(folder):
-    """Small files of every format that the page's commands and recipes read."""
+    """Makes small files of every format that the page's commands and recipes read."""
     def write(name, content):
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def place(tmp_path_factory):
 
 
 def scale_down(headroom, place, folder, row):
-    """Writes a recipe with small sizes into the home folder; ignores other paths than those of recipes."""
+    """Writes a recipe with small sizes into the home folder; ignores paths that are not recipes."""
     file = place / "home" / "recipes" / folder / f"{row}.toml"
     if file.exists() or not (train_runs.ROOT / "recipes" / folder).is_dir():
         return
@@ -153,7 +153,7 @@ def run_folder(headroom, place, name):
     return str(out)
 
 
-# Runs that `evaluate RUN` reads: by a word of the command, else the last one.
+# In a command with this word, RUN stands for a run of this recipe.
 EVALUATED = {"--beam": "moa/wmt14_ende_8k8e128d", "composition": "small/composition_dense",
              "--stride": "mgk/wt103_small_mgk_h4",
              "evaluate": "switchhead/wt103_47m", "convert": "dcmha/405m_transformer_pp"}
@@ -162,7 +162,7 @@ SHORTER = {"1024": "16", "128": "8"}  # of `bench generation`
 
 
 def figures_of(words, document):
-    """The figures that a command's result must have."""
+    """Returns the figures that a command's result must have."""
     command = words[0]
     if command == "train":
         return [document["validation_loss"], document["parameters"]]
@@ -184,7 +184,7 @@ def figures_of(words, document):
 
 
 def prepared(headroom, place, words, recipes):
-    """The words of a command with the reader's own files, folders and runs filled in."""
+    """Returns the words of a command with actual files, folders and runs in place of the page's placeholders."""
     if any(word.startswith("RUN") for word in words):
         name = recipes[0] if words[0] == "analyse" else next(name for word, name in EVALUATED.items() if word in words)
         words = [word.replace("RUN", run_folder(headroom, place, name)) for word in words]

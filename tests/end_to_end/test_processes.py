@@ -1,4 +1,4 @@
-"""Runs on several ranks: the same result bit for bit for any number, and what happens when a rank fails."""
+"""Runs on several ranks give the same bits for any number of ranks, and handle the failure of a rank."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ def settings(*pairs):
 # Started without torchrun.
 LAUNCHERS = {"two gradient accumulators": processes.srun, "steps that are verified": processes.script}
 
-# Settings with state or randomness of their own; each must give the same parameters.
+# These settings add state or random numbers. With each, the parameters must not depend on the number of ranks.
 KINDS = {
     "experts, dropout, carried memory": [],
     "tensors in pieces": settings('model.mlp.kind="dense"', "model.mlp.d_hidden=3000", "train.clip_norm=0.1"),
@@ -83,7 +83,7 @@ def test_a_run_continues_on_another_number_of_processes(config, tmp_path):
 
 
 def test_more_processes_than_micro_batches(config, tmp_path):
-    """train.accumulate is raised; the first lines name the equivalent settings on one rank."""
+    """A run raises train.accumulate if needed; its first lines name the equivalent settings on one rank."""
     more = [*SHARED, *settings("train.accumulate=1", "train.batch_size=6")]
     done = processes.train(3, config, tmp_path / "run", "--json", *more).finish()
     assert [status for status, _, _ in done] == [0, 0, 0]
@@ -96,7 +96,7 @@ def test_more_processes_than_micro_batches(config, tmp_path):
 
 
 def test_processes_that_cannot_read_each_others_memory_send_it(config, tmp_path):
-    """Ranks 0 and 1 share a machine; rank 2 has a process namespace of its own."""
+    """Ranks 0 and 1 share a machine; rank 2 has its own process namespace."""
     hide = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*hide, "true"], capture_output=True).returncode != 0:
         pytest.skip("this process may not give a part of the ranks other numbers")
@@ -118,20 +118,20 @@ def test_fewer_parts_than_processes_are_raised(config, tmp_path):
 
 
 def alone(folder, *arguments):
-    """The JSON of a command on one rank."""
+    """Returns the JSON of a command on one rank."""
     done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], env=train_runs.environment(folder),
                           text=True, capture_output=True, check=True)
     return json.loads(done.stdout)
 
 
 def together(n, folder, *arguments):
-    """The JSON of a command on `n` ranks."""
+    """Returns the JSON of a command on `n` ranks."""
     return processes.Group(n, folder, *arguments, "--json").json()
 
 
 @pytest.fixture(scope="module")
 def trained(config):
-    """A run whose evaluation can be distributed: it has no memory between batches."""
+    """Returns a run whose evaluation can be distributed, because it has no memory between batches."""
     out = config.parent / "trained"
     train_runs.run(config, out, *SHARED, *settings("model.memory_length=0"))
     return out
@@ -234,7 +234,7 @@ def test_processes_that_are_not_alike_are_named(config, tmp_path):
 
 
 def test_a_file_that_differs_between_hosts_is_named(config, tmp_path):
-    """Hosts with their own disks: the same path, different content."""
+    """Hosts without a shared disk have different content at the same path."""
     text = tmp_path / "text.txt"
     train_runs.write_text(text, 20_000, seed=1)
     other = tmp_path / "other.txt"
@@ -248,7 +248,7 @@ def test_a_file_that_differs_between_hosts_is_named(config, tmp_path):
 
 
 def test_a_rank_that_cannot_write_ends_all_and_loses_no_checkpoint(config, tmp_path):
-    """A limit on file sizes makes writes of one rank fail as on a full disk."""
+    """A limit on file sizes makes one rank's writes fail as on a full disk."""
     out = tmp_path / "run"
     more = [*SHARED, *settings("train.schedule=constant", "train.checkpoint_every=2", "train.evaluate_every=0")]
     processes.run(2, config, out, *more, *settings("train.steps=6"))
@@ -281,7 +281,7 @@ def wait_for_step(out, step):
 
 
 def test_ranks_that_hang_or_do_not_connect_are_named(config, trained, tmp_path):
-    """Before the first step, after it, and before they have connected; the three groups wait at the same time."""
+    """Ranks hang before the first step or after it, or do not connect. The three groups wait at the same time."""
     def start(n, name, *more, **how):
         return processes.train(n, config, tmp_path / name, *settings("train.steps=100000", "train.schedule=constant", *more), **how)
 
@@ -355,7 +355,7 @@ def wait_for_end(pids):
 
 
 def test_torchrun_continues_after_kills(config, tmp_path):
-    """Kills any rank or torchrun itself at random moments, and rank 0 during a save. $HEADROOM_KILLS: how often."""
+    """Kills a random rank or torchrun at random moments, and rank 0 during a save. $HEADROOM_KILLS is the number of kills."""
     kills = int(os.environ.get("HEADROOM_KILLS", "3"))
     more = [*SHARED, *settings(f"train.steps={5 * kills}", "train.checkpoint_every=1", "train.evaluate_every=10",
                                "train.schedule=constant")]

@@ -1,4 +1,4 @@
-"""The predictions of `headroom cost --processes` are what ranks store and send; docs/scale.md shows its output."""
+"""Ranks store and send what `headroom cost --processes` predicts. docs/scale.md shows its output."""
 
 import os
 import re
@@ -42,7 +42,7 @@ def printed_by(headroom, command):
 
 
 def test_the_page_shows_the_output_of_the_commands(headroom):
-    """HEADROOM_WRITE_DOCS=1 updates them."""
+    """Compares the outputs in the page; HEADROOM_WRITE_DOCS=1 updates them."""
     page = PAGE.read_text()
     shown = re.findall(r"^```\n(headroom cost (?:.*\\\n)*.*\n\n)((?:.+\n)*)```$", page, re.MULTILINE)
     assert len(shown) >= 3

@@ -1,4 +1,4 @@
-"""SentencePiece tokenizers, compared with the packages `sentencepiece` and `transformers` on difficult texts."""
+"""Compares SentencePiece tokenizers with the packages `sentencepiece` and `transformers` on difficult texts."""
 
 import json
 import random
@@ -42,7 +42,7 @@ def test_models_from_elsewhere_give_the_ids_of_the_package(headroom, tmp_path):
     many = texts()
     assert ids(headroom, tmp_path / "tokenizer.model", many) == [package.encode(text) for text in many]
 
-    # In a model's folder, with the token that LLaMA's class adds in front of texts.
+    # A model's folder adds the token that LLaMA's class puts in front of texts.
     folder = tmp_path / "llama"
     random_model("llama", package.get_piece_size(), CONTEXT).save_pretrained(folder)
     (tmp_path / "tokenizer.model").rename(folder / "tokenizer.model")

@@ -1,4 +1,4 @@
-"""headroom serve: its answers, the fields that it refuses, and the models that it serves."""
+"""Tests headroom serve: its responses, the fields that it refuses, and the models that it serves."""
 
 import concurrent.futures
 import itertools
@@ -12,7 +12,7 @@ from serving import Server, text
 HEAD = "the head room attends "
 
 
-# ---- answers
+# ---- responses
 
 
 def test_models_and_health(server, served):
@@ -65,7 +65,7 @@ def test_a_stream_is_the_answer_in_chunks(server, name):
 
 
 def test_answers_come_in_the_order_of_the_prompts_and_their_seeds(server):
-    """Answer i to a prompt is the answer to the prompt alone with seed + i."""
+    """Choice i for a prompt equals the response to the prompt alone with seed + i."""
     document = server.complete(model="routed", prompt=["the", "room"], n=3, seed=40, max_tokens=10)
     assert [choice["index"] for choice in document["choices"]] == list(range(6))
     for i, choice in enumerate(document["choices"]):
@@ -268,7 +268,7 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(headroom, served, tmp_
         assert names == [f"{served['routed'].parent.name}/routed", f"{tmp_path.name}/routed"]
         assert server.get(f"/v1/models/{names[1]}").json["id"] == names[1]
         assert text(server.complete(model=names[1], prompt="a"))
-        # They share a tokenizer, so no model need be named.
+        # The models share a tokenizer, so the request need not name one.
         assert server.post("/tokenize", {"prompt": "a"}).json["tokens"] == [97]
         status, out, _ = server.stop()
         assert status == 0 and json.loads(out) == {"url": server.url, "models": names}

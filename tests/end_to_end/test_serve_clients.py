@@ -28,7 +28,7 @@ def rows():
         "piqa": [{"goal": s(14, 18), "sol1": s(), "sol2": s(), "label": draw.randrange(2)} for _ in range(10)]}
 
 
-# Tasks as in lm_eval's suite, with other data; `evaluate` has no space in front of BLiMP's sentences.
+# The tasks are defined as in lm_eval's suite, with other data. `evaluate` puts no space in front of BLiMP's sentences.
 TASKS = {
     "lambada": 'output_type: loglikelihood\ndoc_to_text: "{{text.split(\' \')[:-1]|join(\' \')}}"\n'
                "doc_to_target: \"{{' '+text.split(' ')[-1]}}\"\n"
@@ -49,7 +49,7 @@ def run(request, headroom, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected(headroom, run, rows, tmp_path_factory):
-    """Every item of every task as `headroom evaluate` scores it, with nothing in front of texts, as in lm_eval."""
+    """Returns how `headroom evaluate` scores every item of every task, with nothing in front of texts, as in lm_eval."""
     folder, items = tmp_path_factory.mktemp("data"), {}
     for task, some in rows.items():
         data = folder / f"{task}.jsonl"
@@ -72,8 +72,8 @@ def close(a, b):
     return math.isclose(a, b, rel_tol=0, abs_tol=1e-5)
 
 
-def test_log_likelihoods_are_those_of_evaluate(server, expected):
-    """The package's method in a few lines: all choices of a task in one request."""
+def test_log_likelihoods_match_evaluate(server, expected):
+    """Does what the package's method does: sends all choices of a task in one request."""
     def ids(text):
         return server.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json["tokens"]
 

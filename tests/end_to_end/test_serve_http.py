@@ -1,4 +1,4 @@
-"""headroom serve as an HTTP server: errors before a body is read, framing of messages, keys, and addresses."""
+"""Tests headroom serve as an HTTP server: errors before a body is read, framing of messages, keys, and addresses."""
 
 import contextlib
 import json
@@ -57,7 +57,7 @@ def test_a_body_beyond_the_limit_is_refused(served):
 
 
 def exchange(server, text, shut_down=False):
-    """What the server sends for these bytes until it closes the connection."""
+    """Sends these bytes; returns what the server sends until it closes the connection."""
     with socket.create_connection((server.host, server.port), timeout=train_runs.PATIENCE) as connection:
         connection.sendall(text.encode())
         if shut_down:

@@ -1,4 +1,4 @@
-"""headroom serve under load: limits, clients that go away or misbehave, graceful stop."""
+"""Tests headroom serve under load: limits, clients that disconnect or misbehave, graceful stop."""
 
 import concurrent.futures
 import contextlib
@@ -23,13 +23,13 @@ def running(server):
 
 @pytest.fixture(scope="module")
 def narrow(served):
-    """Generates one answer at a time, and one may wait; very long answers are allowed."""
+    """Starts a server that runs one request at a time and queues one more; very long responses are allowed."""
     with Server(served["routed"], "--batch", 1, "--queue", 1, "--max-length", 1 << 20) as server:
         yield server
 
 
 def begin(server, **fields):
-    """A connection that has received the beginning of its answer."""
+    """Opens a connection and reads the beginning of the response."""
     connection = server.connect()
     connection.request("POST", "/v1/completions", json.dumps({"prompt": "the", "stream": True, **fields}),
                        {"Content-Type": "application/json"})
@@ -105,7 +105,7 @@ def test_a_server_that_is_stopped_finishes_its_answers(served, how):
 
 
 def test_more_connections_than_the_server_has_threads_for(server):
-    """Half-open connections make room for complete requests."""
+    """The server closes half-open connections to accept complete requests."""
     with contextlib.ExitStack() as held:
         for _ in range(300):
             held.enter_context(socket.create_connection((server.host, server.port))).sendall(b"POST /v1/comp")

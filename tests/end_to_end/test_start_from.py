@@ -1,4 +1,4 @@
-"""train.start_from, compared with plain PyTorch: the same weights and batches give the same losses."""
+"""Compares train.start_from with plain PyTorch: the same weights and batches give the same losses."""
 
 import json
 
@@ -34,7 +34,7 @@ precision = "fp32"
 
 
 def plain_losses(model, ids):
-    """A usual training loop with AdamW on parallel streams."""
+    """Trains with AdamW on parallel streams; returns the losses."""
     length = len(ids) // BATCH
     streams = torch.tensor(ids[:BATCH * length]).view(BATCH, length)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
@@ -52,7 +52,7 @@ def plain_losses(model, ids):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "jetmoe"])
-def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
+def test_fine_tuning_matches_pytorch(headroom, tmp_path, kind):
     torch.set_num_threads(1)
     train_runs.write_text(tmp_path / "text.txt", 8000, 4)
     text = (tmp_path / "text.txt").read_text()
@@ -71,7 +71,7 @@ def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
     assert plain[-1] < plain[0] - 0.5  # the model has learnt something
     assert max(abs(a - b) for a, b in zip(mine, plain)) < 1e-5
 
-    # The run is still a model of this kind, with its special tokens.
+    # The result is still a model of this kind, with its special tokens.
     headroom("checkpoint", "export", run, "--format", "huggingface", "--out", tmp_path / "back")
     before, after = (json.loads((tmp_path / folder / "config.json").read_text()) for folder in ("hf", "back"))
     for key in ("model_type", "bos_token_id", "eos_token_id"):
@@ -106,12 +106,12 @@ precision = "fp32"
     after = headroom.json("evaluate", out)
     assert after["tokens"] == before["tokens"]
     assert after["loss"] < before["loss"]
-    # Its cost is that of the first run, known without training.
+    # `cost` needs no training and reports the first run's costs.
     costs = headroom.json("cost", config, trained / "config.toml", tiny)
     assert costs[0]["parameters"] == costs[1]["parameters"] == costs[2]["parameters"]
     from_file = ["--set", f"train.start_from={next((trained / 'checkpoints').glob('step_*'))}"]
     assert headroom.json("cost", config, *from_file)[0]["parameters"] == costs[0]["parameters"]
-    # `compare` also knows the model before training.
+    # `compare` also accepts the model before training.
     headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
     again = headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
     assert "already trained" in again.stderr

@@ -1,4 +1,4 @@
-"""Sweeps, and reports that are written again."""
+"""Tests sweeps, and reports that are written again."""
 
 import json
 import signal
@@ -19,7 +19,7 @@ def test_a_sweep_puts_the_best_first_and_continues(headroom, tmp_path):
     assert len(more["runs"]) == 3
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Effect of each key" in page
-    # A sweep is not overwritten by a smaller one.
+    # A smaller sweep does not overwrite this one.
     assert "train.learning_rate" in headroom.refusal(*asked)
     assert (tmp_path / "out" / "report.html").read_text() == page
 

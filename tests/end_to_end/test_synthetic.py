@@ -1,4 +1,4 @@
-"""data.synthetic: models train on generated sequences, are evaluated, resumed and compared."""
+"""Models train on generated sequences (data.synthetic), and are evaluated, resumed and compared."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Runs that are killed or interrupted, or fail on a full disk or a read-only folder."""
+"""Runs are killed or interrupted, or fail on a full disk or a read-only folder."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The best checkpoint, samples and speed of a run."""
+"""Tests the best checkpoint, the samples and the speed of a run."""
 
 import json
 import re
@@ -7,14 +7,14 @@ import pytest
 
 import train_runs
 
-# Learns, then diverges as the learning rate rises.
+# The run learns, then diverges as the learning rate rises.
 WORSENS = ["--set", "train.learning_rate=0.3", "--set", "train.warmup_steps=60", "--set", "train.evaluate_every=5",
            "--set", "train.keep_best=true"]
 
 
 @pytest.fixture(scope="module")
 def worsened(tmp_path_factory):
-    """A config, and a run of it whose loss was lowest in the middle."""
+    """Returns a config, and a run of it whose loss was lowest in the middle."""
     config = train_runs.prepare(tmp_path_factory.mktemp("worsened"))
     train_runs.run(config, config.parent / "run", *WORSENS)
     return config, config.parent / "run"
@@ -53,7 +53,7 @@ def test_the_best_checkpoint_survives_kills(worsened, tmp_path):
 
 
 def test_the_best_checkpoint_belongs_to_the_resumed_run(headroom, tmp_path):
-    """Steps after the checkpoint that a run resumes from do not count."""
+    """Validations after the checkpoint that a run resumes from do not count."""
     config = train_runs.prepare(tmp_path)
     out = tmp_path / "run"
     keeping = ["--set", "train.evaluate_every=5", "--set", "train.keep_best=true", "--set", "train.checkpoint_every=20"]

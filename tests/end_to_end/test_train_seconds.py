@@ -1,4 +1,4 @@
-"""Runs whose length is a time, and the demo, whose length follows the machine."""
+"""Tests runs whose length is given as a time, and the demo, whose length depends on the machine's speed."""
 
 import json
 import math
@@ -47,7 +47,7 @@ def test_a_comparison_by_time_is_read_again(headroom, tiny, tmp_path):
 
 
 def test_the_demo_compares_texts_and_lookups(headroom, tmp_path, counts_as_built):
-    # Bytes, and a small part for validation: a tokenizer and all of the corpus take most of a minute.
+    # With a trained tokenizer and the whole corpus, the test would take most of a minute.
     short = ["train.steps=2", "train.warmup_steps=0", "train.evaluate_tokens=4096", "tokenizer.kind=bytes",
              "tokenizer.vocabulary_size=256", "model.vocabulary_size=256"]
     options = ["--out", tmp_path / "demo", "--seeds", "1", "--threads", "2", "--quiet", "--json"]

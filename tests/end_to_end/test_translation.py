@@ -1,4 +1,4 @@
-"""Translation models: killed and resumed, evaluated on files, and used to translate."""
+"""Translation models are killed and resumed, evaluated on files, and used to translate."""
 
 import importlib.util
 import json
@@ -53,7 +53,7 @@ def test_a_killed_and_resumed_run_is_identical(tmp_path):
 
 @pytest.fixture(scope="module")
 def run(headroom, tmp_path_factory):
-    """A folder with a trained run."""
+    """Returns a folder with a trained run."""
     folder = tmp_path_factory.mktemp("translation")
     headroom("train", prepare(folder), "--out", folder / "run", "--set", "train.steps=250", "--quiet")
     return folder
@@ -85,7 +85,7 @@ def splits_compounds(line):
 
 @pytest.fixture(scope="module")
 def separate(headroom, tmp_path_factory):
-    """A run with a vocabulary for each side, whose data has compounds and pairs of too different lengths; and its stderr."""
+    """Trains separate vocabularies on data with compounds and pairs of too different lengths; returns the folder and stderr."""
     folder = tmp_path_factory.mktemp("separate")
     draw = random.Random(5)
     words = [draw.choices(list(WORDS), k=draw.randrange(1, 6)) for _ in range(300)]
@@ -107,7 +107,7 @@ def separate(headroom, tmp_path_factory):
 
 def test_sides_have_a_vocabulary_each(headroom, separate):
     folder, stderr = separate
-    # Three words and two have a ratio of 1.5, which is allowed.
+    # A pair of three words and two words has the ratio 1.5, which is allowed.
     assert re.search(r"3 pairs .*data.max_length_ratio = 1.5, data.max_words = 5", stderr), stderr
     result = headroom.json("evaluate", folder / "run")
     assert result["loss"] < 2.0 and result["compound_bleu"] > 0.0, result

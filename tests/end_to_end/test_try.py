@@ -1,4 +1,4 @@
-"""headroom try: decisions as exit statuses, the record, and refusals."""
+"""Tests headroom try: decisions as exit statuses, the record, and refusals."""
 
 import json
 import tomllib

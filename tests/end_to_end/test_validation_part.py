@@ -1,4 +1,4 @@
-"""Validations that read a part of the data, spread evenly over it."""
+"""Tests validations that read a part of the data, spread evenly over it."""
 
 import random
 
@@ -14,7 +14,7 @@ KINDS = {"memory": [], "no memory": ["--set", "model.memory_length=0"]}
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    """A config whose validation text is sorted: a fifth is like the training text, the rest is unlike it."""
+    """Writes a config whose validation text is sorted: a fifth resembles the training text, the rest does not."""
     folder = tmp_path_factory.mktemp("part")
     config = train_runs.prepare(folder)
     train_runs.write_text(folder / "easy.txt", 1600, 3)
@@ -45,7 +45,7 @@ def test_a_part_has_the_loss_of_the_whole(headroom, config, tmp_path, kind):
 
 
 def test_the_learning_curve_reads_the_same_part_at_every_point(headroom, config, tmp_path):
-    """With train.evaluate_every = "auto"; the figure of all data stands beside the curve. The run's config trains it again."""
+    """With train.evaluate_every = "auto", the log has the figure of all data beside the curve. The run's config repeats the run."""
     text = (config.parent / "validation.txt").read_text()
     (tmp_path / "validation.txt").write_text(text * 6)
     headroom("train", config, "--out", tmp_path / "run", "--set", f'data.validation=["{tmp_path}/validation.txt"]', "--set",

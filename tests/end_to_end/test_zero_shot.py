@@ -1,4 +1,4 @@
-"""Zero-shot tests, generated compositions and masked models."""
+"""Tests zero-shot tasks, generated compositions and masked language models."""
 
 import json
 import math

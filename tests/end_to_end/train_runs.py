@@ -1,4 +1,4 @@
-"""Shared by the tests of `headroom train`: the program, a tiny corpus and a config that uses all sources of randomness."""
+"""Helpers for tests of `headroom train`: the program, a tiny corpus, and a config that uses all sources of randomness."""
 
 import array
 import contextlib
@@ -24,20 +24,20 @@ SETTINGS = (
     "train.warmup_steps = 5", "train.log_every = 1", "train.evaluate_every = 25", "train.checkpoint_every = 1",
     "train.keep_checkpoints = 3")
 
-# Lines of a config that make small.toml a kind of LLaMA.
+# Config lines that make small.toml's model like LLaMA.
 LLAMA = ("model.head_bias = false", 'model.norm = "rms"', 'model.attention.position = "rope"', 'model.mlp.kind = "gated"',
          'model.mlp.activation = "silu"', "model.mlp.bias = false")
 
 
 def small_config(file, train, *lines, validation=None):
-    """Writes a config that inherits from small.toml: its texts (none: train is None) and other lines."""
+    """Writes a config that inherits from small.toml, reads these texts (train=None: sets no text) and has these lines."""
     texts = [f'data.train = ["{train}"]', f'data.validation = ["{validation or train}"]'] if train else []
     file.write_text("\n".join([f'base = "{ROOT}/tests/end_to_end/small.toml"', *texts, *lines, ""]))
     return file
 
 
 def tensor(file, name):
-    """A float32 tensor of a safetensors file: its shape and its values."""
+    """Returns the shape and the values of a float32 tensor of a safetensors file."""
     data = pathlib.Path(file).read_bytes()
     (size,) = struct.unpack_from("<Q", data)
     about = json.loads(data[8:8 + size])[name]
@@ -47,7 +47,7 @@ def tensor(file, name):
 
 
 def program():
-    """$HEADROOM_PROGRAM, or the newest one built under build/."""
+    """Returns $HEADROOM_PROGRAM, or the newest program built under build/."""
     if "HEADROOM_PROGRAM" in os.environ:
         return os.environ["HEADROOM_PROGRAM"]
     found = [p for p in ROOT.glob("build/**/headroom") if p.is_file() and os.access(p, os.X_OK)]
@@ -65,7 +65,7 @@ def write_text(path, size, seed):
 
 
 def prepare(folder):
-    """A corpus and its config; returns the config's path."""
+    """Writes a corpus and its config; returns the config's path."""
     write_text(folder / "train.txt", 3000, 1)
     write_text(folder / "validation.txt", 600, 2)
     return small_config(folder / "tiny.toml", folder / "train.txt", *SETTINGS, validation=folder / "validation.txt")
@@ -85,7 +85,7 @@ def start(config, out, *more):
 
 
 def wait_until(condition, process=None):
-    """Waits for the condition; a process that ends before it is a failure."""
+    """Waits for the condition; fails if the process ends first."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if process is not None and process.poll() is not None:
@@ -104,13 +104,13 @@ def run(config, out, *more, status=0):
 
 
 def metrics(out):
-    """The complete lines: a run may be writing the last one."""
+    """Returns the complete lines; a running program may not have finished the last one."""
     lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def same_history(one, other):
-    """Whether two metrics files agree in every step, except in times and memory."""
+    """Returns whether two metrics files agree in every step, except in times and memory."""
     def facts(lines):
         return [{k: v for k, v in line.items() if "second" not in k and "memory" not in k} for line in lines]
 
@@ -118,7 +118,7 @@ def same_history(one, other):
 
 
 def check_checksums(out):
-    """The names of all tensors of all checkpoints; checks their bytes against the stored CRC-32."""
+    """Returns the names of all tensors of all checkpoints; checks their bytes against the stored CRC-32."""
     files = sorted((out / "checkpoints").glob("*.safetensors"))
     assert files
     names = []
@@ -137,7 +137,7 @@ def check_checksums(out):
 
 
 def saved_step(out):
-    """The step that `latest` names, 0 if there is none."""
+    """Returns the step that `latest` names, or 0 if there is no such file."""
     try:
         return int((out / "checkpoints" / "latest").read_text().strip()[len("step_"):-len(".safetensors")])
     except FileNotFoundError:
@@ -151,7 +151,7 @@ def kill(process):
 
 
 def resumed_after_kills(config, out, goals, *more):
-    """The result of a run that is killed after it has saved each of these steps, and resumed each time."""
+    """Returns the result of a run that is killed after it has saved each of these steps, and resumed each time."""
     for goal in goals:
         process = start(config, out, "--resume", *more)
         while saved_step(out) < goal and process.poll() is None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# Helpers of the program's tests.
+# The program's tests have helpers that these tests import.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "end_to_end"))
 import train_runs  # noqa: E402
 

@@ -20,12 +20,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "python" / "wheel"))
 import make  # noqa: E402
 
-# The versions of this Python, so that only one version is tested.
+# The versions match this Python's, so that all tests use the same ones.
 TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", f"transformers=={importlib.metadata.version('transformers')}"]
 
 
 def install_torch(python):
-    """Links the torch of this Python, a gigabyte; pip adds its dependencies."""
+    """Links to this Python's torch instead of copying a gigabyte; pip adds the dependencies."""
     torch, place = make.torch_folder(make.own_torch(), None), pathlib.Path(make.site_packages(python))
     if make.own_torch().endswith("+cpu"):
         for name in ("torch", "torchgen", "functorch", f"torch-{make.own_torch()}.dist-info"):
@@ -35,12 +35,12 @@ def install_torch(python):
 
 
 def wheel_of(tools, archive, source, place):
-    """The wheel of a source distribution: the one already in `place` if it was made from the same one, with the same torch."""
+    """Returns the wheel of a source distribution; the wheel in `place` if it is of the same distribution and torch."""
     stamp = place / "repaired" / "made_of"
     made_of = f"{hashlib.sha256(archive.read_bytes()).hexdigest()} {make.own_torch()}"
     if stamp.exists() and stamp.read_text() == made_of:
         return next(stamp.parent.glob("*.whl"))
-    # With the compiler options of the build, whose objects the compiler cache then has.
+    # The compiler options must equal the build's, so that the compiler cache has the objects.
     strict = re.search("^HEADROOM_WERROR:BOOL=(.*)$", (place.parent / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
     wheel = make.make_wheel(tools, source, place, make.torch_folder(make.own_torch(), None), HEADROOM_WERROR=strict)
     stamp.write_text(made_of)

@@ -21,7 +21,7 @@ TOKENIZERS = {"bytes": (), "words": ('tokenizer.kind = "words"', "tokenizer.voca
 
 @pytest.fixture(scope="module", params=list(TOKENIZERS))
 def run(request, headroom, tmp_path_factory):
-    """A run folder, trained with this kind of tokenizer."""
+    """Returns a run folder, trained with this kind of tokenizer."""
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "text.txt").write_text(TEXT * 20)
     config = small_config(
@@ -35,7 +35,7 @@ def run(request, headroom, tmp_path_factory):
 
 @pytest.fixture
 def short(tmp_path):
-    """A text file that fits into the context."""
+    """Returns a text file that fits into the context."""
     (tmp_path / "short.txt").write_text(TEXT[:24])
     return tmp_path / "short.txt"
 
@@ -165,13 +165,13 @@ def test_tokenizers(tmp_path):
     assert_refused(lambda: ht.Tokenizer(tmp_path / "none"), "none")
 
 
-# Texts with blanks, line ends, SentencePiece's blank symbol, characters without a piece, NUL.
+# The texts have blanks, line ends, SentencePiece's blank symbol, characters without a piece, and NUL.
 TEXTS = ["the head that attends", " the  head ", "a\nb", "a\n\nb\n", "\n", "\u2581a \u2581", "n\u00e9 \U0001f600 \u4e2d", "\0\t\r\n",
          "</s><s><0x0A>", TEXT, ""]
 
 
 @pytest.mark.parametrize("run", TOKENIZERS, indirect=True)
-def test_ids_are_those_of_the_program(headroom, run, tmp_path):
+def test_ids_match_the_program(headroom, run, tmp_path):
     tokenizer = ht.LanguageModel.from_checkpoint(run).tokenizer
     tokenizer.save(tmp_path / "saved.tokenizer")
     text = "".join(TEXTS).replace("\0", "")
@@ -208,7 +208,7 @@ def test_copies_keep_the_tokenizer(tmp_path):
 
 
 def with_value(path, out, name, value):
-    """Writes the checkpoint with another first value of a tensor, and without checksums."""
+    """Writes a copy of the checkpoint in which a tensor's first value differs and checksums are missing."""
     whole = bytearray(path.read_bytes())
     begin = 8 + struct.unpack("<Q", whole[:8])[0]
     header = json.loads(whole[8:begin])

@@ -1,4 +1,4 @@
-"""Conversion of Hugging Face models, compared with `transformers` on random models."""
+"""Compares converted random Hugging Face models with `transformers`."""
 
 import pytest
 import safetensors.torch
@@ -17,7 +17,7 @@ TEXT = "It's the head that attends; the room, it doesn't. Été déjà vu 1984 t
 
 @pytest.fixture(scope="module", params=list(CONFIGS))
 def folder(request, tmp_path_factory):
-    """A folder with a model saved by `transformers`, and its tokenizer."""
+    """Returns a folder with a model saved by `transformers`, and its tokenizer."""
     tokenizer = bpe("gpt2")
     made = random_model(request.param, tokenizer.get_vocab_size(), CONTEXT)
     path = tmp_path_factory.mktemp(request.param)
@@ -47,14 +47,14 @@ def test_round_trip(folder, tmp_path):
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "back").encode(TEXT) == ids
 
 
-# Two layers, whose attention matrices are those of transformers: neither windows that alternate nor sinks, latents or states.
+# The models have two layers and transformers' attention matrices: no alternating windows, sinks, latents or states.
 ALIKE = [kind for kind in CONFIGS if kind not in ("gemma3_text", "gpt_oss", "deepseek_v2", "jetmoe") and
          not kind.startswith("qwen3_next")]
 
 
 @pytest.mark.parametrize("folder", ALIKE, indirect=True)
-def test_attentions_and_hidden_states_are_those_of_transformers(folder, tmp_path):
-    """A model that `transformers` implements too: padded on the left, with and without caches, and generating text."""
+def test_attentions_and_hidden_states_match_transformers(folder, tmp_path):
+    """Models that `transformers` implements too are padded on the left, run with and without caches, and generate text."""
     ht.convert(folder, tmp_path / "model.safetensors")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
     ours = hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "model.safetensors")
@@ -94,7 +94,7 @@ def test_attentions_and_hidden_states_are_those_of_transformers(folder, tmp_path
 
 
 def test_special_tokens_are_kept(tmp_path):
-    """Of an imported model, through the engine's checkpoint and a saved folder."""
+    """Imported models survive the engine's checkpoint and a saved folder."""
     theirs = random_model("llama", 256, CONTEXT)
     theirs.config.bos_token_id, theirs.config.eos_token_id = 1, [2, 3]
     theirs.generation_config.eos_token_id = [2, 3]

@@ -1,4 +1,4 @@
-"""Two Gloo ranks: DistributedDataParallel and FSDP2 give the gradients of one rank; sharded models are saved whole."""
+"""On two Gloo ranks, DistributedDataParallel and FSDP2 give the gradients of one rank; sharded models are saved whole."""
 
 import os
 

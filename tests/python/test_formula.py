@@ -1,4 +1,4 @@
-"""Formulas of attention scores against autograd of plain operations, and functions traced to formulas."""
+"""Compares formulas of attention scores with autograd of plain operations, and traces functions to formulas."""
 
 import math
 import random
@@ -24,7 +24,7 @@ class Table:
 
 
 def random_formula(draw, depth):
-    """An expression that is finite and smooth in s almost everywhere; comparisons are of positions."""
+    """Returns an expression that is finite and smooth in s almost everywhere; it compares only positions."""
     if depth == 0:
         return draw.choice(["s", "s", "s / 3", "learned0", "table0[i - j]", "table0[(i + 2 * j) % 5]", "token0(i)", "token0(j)",
                             "(i - j) / 5", "0.7", "h / n_heads"])

@@ -1,4 +1,4 @@
-"""The operators as functions: errors, references, and releasing the GIL."""
+"""Tests the operators as functions: errors, references, and releasing the GIL."""
 
 import threading
 
@@ -115,7 +115,7 @@ def test_second_derivatives_of_the_cross_entropy_need_the_reference(of):
                                second(torch.nn.functional.cross_entropy(logits, target)))
 
 
-# Of each kind of check one; tests/engine/ops has them all.
+# One check of each kind; tests/engine/ops has all of them.
 REFUSALS = {
     "types": (lambda: hf.attention(rand(2, 2, 3, 4), rand(2, 2, 3, 4).double(), rand(2, 2, 3, 4)),
               "must have one floating dtype, got Double"),
@@ -138,7 +138,7 @@ def test_refusals_are_value_errors_of_one_sentence(case):
 
 
 def test_calls_release_the_interpreter():
-    """Two threads hand over to each other in Python while an operator runs in a third."""
+    """Two threads take turns in Python while an operator runs in a third."""
     q = rand(1, 8, 2048, 64)
     turns, done = [0], threading.Event()
 

@@ -1,4 +1,4 @@
-"""Hooks of attention layers, MLPs, norms and blocks run without changing the results; observed values."""
+"""Hooks of attention layers, MLPs, norms and blocks do not change results; values can be observed."""
 
 import copy
 
@@ -30,7 +30,7 @@ def tokens(b=B, t=T, seed=0):
 
 
 def hooked(module, names):
-    """A copy with hooks on these sub-modules, and the recorded calls."""
+    """Returns a copy with hooks on these sub-modules, and the recorded calls."""
     other, seen = copy.deepcopy(module), {}
     for name in names:
         other.get_submodule(name).register_forward_hook(
@@ -52,7 +52,7 @@ def assert_same(these, those):
 
 
 def passed(module, run):
-    """Results and gradients with the same random numbers."""
+    """Returns results and gradients for fixed random numbers."""
     torch.manual_seed(7)
     results = run(module)
     sum((r * rand(*r.shape, seed=3)).sum() for r in results).backward()

@@ -1,4 +1,4 @@
-"""Language models through `transformers`: loading and saving, generate() with the engine's cache, calls as by its Trainer."""
+"""Language models through `transformers`: loading and saving, generate() with the engine's cache, calls as by the Trainer."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ def checkpoint(request, tmp_path_factory):
 
 @pytest.fixture
 def both(checkpoint, tmp_path):
-    """The engine's model, and the same after saving and loading with `transformers`."""
+    """Returns the engine's model, before and after saving and loading with `transformers`."""
     hf.HeadroomForCausalLM.from_checkpoint(checkpoint).save_pretrained(tmp_path)
     return ht.LanguageModel.from_checkpoint(checkpoint), transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
 
@@ -67,7 +67,7 @@ def test_a_folder_has_everything(checkpoint, both, tmp_path):
 
 
 def test_a_folder_opens_with_its_own_code(both, tmp_path):
-    """In a program that does not import headroom_torch, and after saving again there."""
+    """Saved models work in a program that does not import headroom_torch, also after that program saves them again."""
     torch.save((tokens(), both[1](tokens()).logits), tmp_path / "expected.pt")
     code = """if True:
         import sys, torch, transformers
@@ -218,7 +218,7 @@ TEXT = "It's the head that attends; the room, it doesn't.\n\n  In 1984 he'll say
 
 
 def trained_tokenizer(headroom, folder, kind, vocabulary_size):
-    """A tokenizer of the engine, and the AutoTokenizer of a folder that was saved with it."""
+    """Returns a tokenizer of the engine, and the AutoTokenizer of a folder that was saved with it."""
     (folder / "text.txt").write_text(TEXT * 40)
     headroom("tokenizer", "train", folder / "text.txt", "--kind", kind, "--vocabulary-size", vocabulary_size, "--out",
              folder / "made.tokenizer")
@@ -259,7 +259,7 @@ def test_embeddings_in_place_of_tokens(both):
     inputs = matrix(ids).detach().requires_grad_()
     theirs(inputs_embeds=inputs, labels=ids).loss.backward()
     assert inputs.grad.abs().sum() > 0
-    # Trainers of adapters put a hook on the module.
+    # Adapter trainers add a hook to the module.
     handle = matrix.register_forward_hook(lambda module, given, output: output * 0)
     assert not torch.equal(theirs(ids).logits, expected.logits)
     handle.remove()
@@ -336,7 +336,7 @@ def test_text_is_padded_and_continued(both, tmp_path):
 
 
 def test_padding_of_a_bpe_trained_here(headroom, tmp_path):
-    """The token that pads is masked, and a text with its name has its usual ids."""
+    """The padding token is masked, and a text with its name has the usual ids."""
     ours, theirs = trained_tokenizer(headroom, tmp_path, "bpe", 270)
     assert len(theirs) == 270
     texts = [f"the {theirs.pad_token} head", TEXT, "a"]
@@ -349,7 +349,7 @@ def test_padding_of_a_bpe_trained_here(headroom, tmp_path):
 
 
 def test_commands_open_a_saved_folder(headroom, checkpoint, both, tmp_path):
-    """As do those of a Trainer, which saves the model alone."""
+    """Commands also open a Trainer's folder, which has only the model."""
     data = tmp_path / "text.txt"
     data.write_text(TEXT * 3)
     expected = headroom("evaluate", checkpoint, "--data", data)
@@ -371,7 +371,7 @@ def test_commands_open_a_saved_folder(headroom, checkpoint, both, tmp_path):
 
 
 def test_losses_of_micro_batches_add_up(checkpoint):
-    """As the Trainer calls a model: gradient accumulation changes neither the loss nor the gradients."""
+    """Called as by the Trainer: gradient accumulation changes neither the loss nor the gradients."""
     ids = tokens(4)
     labels = ids.clone()
     for row, length in enumerate((8, 3, 5, 1)):  # the last micro-batch has a row without targets

@@ -1,4 +1,4 @@
-"""Models as modules: parameter names, losses against plain code, decoding, and PyTorch features."""
+"""Tests models as modules: parameter names, losses against plain code, decoding, and PyTorch features."""
 
 import pickle
 
@@ -28,7 +28,7 @@ def tokens(b=B, t=T, seed=0):
     return torch.randint(50, (b, t), generator=torch.Generator().manual_seed(seed))
 
 
-def test_names_are_those_of_the_contract():
+def test_names_match_the_contract():
     model = tiny_model()
     assert {"embed", "layer0.attention.w_q", "layer1.ffn.w_up", "norm_f.scale", "head.w"} <= set(model.state_dict())
 
@@ -54,7 +54,7 @@ class Half(torch.nn.Module):
 
 @pytest.mark.parametrize("options", [dict(), dict(tied_embeddings=True)], ids=["own", "tied"])
 def test_parameters_can_be_replaced(options):
-    """By functional_call(), parametrize and prune; the embedding is read as any other parameter."""
+    """functional_call(), parametrize and prune replace parameters; the embedding is read like any other parameter."""
     halved = tiny_model(**options)
     with torch.no_grad():
         halved.embed.mul_(0.5)

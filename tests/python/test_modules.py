@@ -1,4 +1,4 @@
-"""Layers as modules: parameter names, results against plain code, and PyTorch features."""
+"""Tests layers as modules: parameter names, results against plain code, and PyTorch features."""
 
 import copy
 import pickle
@@ -53,7 +53,7 @@ LAYERS = {
     "block": lambda: ht.Block(d_model=D, norm="rms", attention=dict(n_heads=2, d_head=8, position="rope"),
                               mlp=dict(kind="gated", d_hidden=40)),
 }
-# Their references need sizes as integers.
+# These references need sizes as integers.
 STATIC = {"sigmoid"}
 
 
@@ -103,7 +103,7 @@ def test_other_sources_memory_and_balance_losses():
     assert not y[~valid].any() and y[valid].any()
 
 
-def test_names_and_shapes_are_those_of_the_contract():
+def test_names_and_shapes_match_the_contract():
     shapes = {name: tuple(p.shape) for name, p in layer("switchhead").named_parameters()}
     assert shapes == {"w_q": (D, 2, 8), "w_k": (D, 2, 8), "w_v": (2, 4, D, 8), "w_o": (2, 4, 8, D),
                       "select_in": (D, 2, 4), "select_out": (D, 2, 4)}
@@ -136,7 +136,7 @@ def test_composed_heads_have_finite_gradients_in_float16():
     assert all(p.grad.isfinite().all() for p in m.parameters())
 
 
-def test_dropout_is_that_of_the_attention_weights():
+def test_dropout_matches_the_attention_weights():
     m = ht.Attention(d_model=D, n_heads=2, d_head=8, dropout=0.5)
     assert "model.attention.dropout=0.5" in m.options
     x = rand(B, T, D)
@@ -191,7 +191,7 @@ def test_compiled_equals_eager(name):
 
 @pytest.mark.parametrize("name", ["switchhead", "block"])
 def test_traced_equals_eager(name):
-    """torch.jit's executor locks a mutex of torch's; the engine must leave it alone."""
+    """torch.jit's executor locks a mutex inside torch; the engine must not lock it."""
     m, x = layer(name), rand(B, T, D)
     traced = torch.jit.trace(m, (x,))
     assert torch.equal(traced(x), m(x))

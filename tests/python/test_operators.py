@@ -1,4 +1,4 @@
-"""The operators in Python: schemas, derivatives and meta kernels, checked with torch's own tool, and compiled."""
+"""Tests the operators in Python with torch's own tool, and compiled: schemas, derivatives and meta kernels."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def rand(*shape, seed=0):
 
 
 def strided(*shape, seed=0):
-    """A tensor whose head and token axes are transposed in memory, as after a projection."""
+    """Returns a tensor whose head and token axes are transposed in memory, as after a projection."""
     shape = list(shape)
     shape[1], shape[2] = shape[2], shape[1]
     return rand(*shape, seed=seed).transpose(1, 2)
@@ -37,13 +37,13 @@ def factors(n, rank, seed):
 
 
 def map_weights(n):
-    """Arguments that compute the factors of n tokens in two stages."""
+    """Returns the arguments that compute the factors of n tokens in two stages."""
     two = lambda *shape, seed: [rand(*shape, seed=seed), rand(*shape, seed=seed + 1)]  # noqa: E731
     return dict(x=rand(n, 6), w1=two(2, 6, 5, seed=1), w2=two(2, 5, 2, 1, 2, seed=3), gate=two(6, 4, seed=5))
 
 
 def attention_samples():
-    """Keyword arguments of `attention` besides q, k and v."""
+    """Returns the keyword arguments of `attention` besides q, k and v."""
     relative = dict(q_position=strided(B, H, T, E, seed=4), r=rand(H, S, E, seed=5))
     composed = dict(
         pre_fixed=rand(2, 2, 2, seed=6), pre_groups=2, post_groups=2,
@@ -75,13 +75,13 @@ def attention_samples():
 
 
 ATTENTION = attention_samples()
-# Static shapes are compiled by the last test.
+# The last test compiles static shapes.
 FORWARD = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 BACKWARD = ("test_schema", "test_faketensor")
 
 
 def leaves(arguments):
-    """The same with requires_grad for every floating-point tensor that has a gradient."""
+    """Returns copies in which every floating-point tensor with a gradient has requires_grad."""
     def leaf(name, value):
         if isinstance(value, list):
             return [leaf(name, item) for item in value]
@@ -92,7 +92,7 @@ def leaves(arguments):
 
 
 def samples():
-    """(operator, arguments by name) of every public operator with a derivative, with and without its options."""
+    """Returns (operator, arguments by name) of every public operator with a derivative, with and without its options."""
     q, k, v = heads()
     for name, options in ATTENTION.items():
         yield f"attention {name}", ops.attention, dict(q=q, k=k, v=v, **options)
@@ -155,7 +155,7 @@ def test_every_operator_is_called_by_a_sample():
 
 
 def test_fused_factors_of_few_tokens():
-    """An operator without a derivative."""
+    """Tests an operator without a derivative."""
     weights = map_weights(3)
     with torch.no_grad():
         expected = ops.head_map_factors(**weights, implementation="reference")
@@ -168,7 +168,7 @@ def test_fused_factors_of_few_tokens():
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name not in UNFUSED])
 def test_fused_operators_and_their_backward_passes(name):
-    """For the operators that the public one calls: meta kernels give the strides and types of the real ones."""
+    """The operators that public operators call have meta kernels with the strides and types of the real kernels."""
     calls = calls_of(name)
     assert any(func.name().endswith("_backward") for func, _, _ in calls) or "prefix_product" in str(calls[0][0])
     for func, args, kwargs in calls:
@@ -183,7 +183,7 @@ def test_mismatched_factors_are_refused():
 
 
 def layer(x, bank, index, relative, w_out, b_out, target):
-    """Expert projections, relative attention, output layer and loss."""
+    """Applies expert projections, relative attention, the output layer and the loss."""
     n, heads_ = B * T, 2
     q, k, v = (ops.expert_linear(x.reshape(n, -1), bank[i], index).view(B, T, heads_, E).transpose(1, 2)
                for i in range(3))
@@ -211,7 +211,7 @@ ONCE = ("attention plain", "attention everything", "linear_attention", "expert_l
 
 
 def test_inductor_compiles_every_operator():
-    """In one graph: code that trusts the meta kernels' strides reads what the real ones gave."""
+    """Compiles all operators in one graph. Compiled code reads tensors by the meta kernels' strides."""
     def everything(given):
         return torch.stack([SAMPLES[name][0](**given[name]).square().sum() for name in ONCE])
 

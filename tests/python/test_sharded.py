@@ -1,4 +1,4 @@
-"""python -m headroom_torch.train against `headroom train`: losses, resuming on other ranks, checkpoints, refusals."""
+"""Compares python -m headroom_torch.train with `headroom train`: losses, resuming on other ranks, checkpoints, refusals."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def expected(request, folder, headroom):
 
 
 @pytest.mark.parametrize("ranks, tolerance", [(1, 1e-5), (2, 1e-4)])
-def test_the_losses_are_those_of_headroom_train(folder, expected, ranks, tolerance):
+def test_the_losses_match_headroom_train(folder, expected, ranks, tolerance):
     name, wanted = expected
     train(folder, name, f"{name}{ranks}", ranks=ranks)
     assert losses(folder / f"{name}{ranks}") == pytest.approx(wanted, rel=tolerance)

@@ -1,4 +1,4 @@
-"""Hooks of TransformerLens on Headroom models."""
+"""Hooks of TransformerLens work on Headroom models."""
 
 import importlib
 

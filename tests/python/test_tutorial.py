@@ -24,12 +24,12 @@ def blocks():
 
 
 def shape(text):
-    """The output without numbers and quoted strings."""
+    """Returns the output without numbers and quoted strings."""
     return re.sub(r"'[^']*'", "''", re.sub(r"[\d.]+", "0", text)).strip().splitlines()
 
 
 def serve(words, place, ended):
-    """Starts a server for the duration of the test; returns its port."""
+    """Starts a server for the duration of the test; returns the port."""
     process = ended.enter_context(subprocess.Popen([*words, "--port", "0", "--threads", "1"], cwd=place,
                                                    stderr=subprocess.PIPE, text=True))
     ended.callback(process.kill)
@@ -37,7 +37,7 @@ def serve(words, place, ended):
 
 
 def run_commands(text, place, servers):
-    """Each line and its output; for a server the port."""
+    """Yields each command line with its output; for a server, with the port."""
     for line in text.strip().splitlines():
         words = shlex.split(line)
         assert words[0] == "headroom"

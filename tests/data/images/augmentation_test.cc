@@ -31,7 +31,7 @@ TEST(ImageCrops, TakesTheMiddleAndAverages) {
   for (const std::uint8_t pixel : square(image, 2)) {
     EXPECT_NEAR(pixel, 127.5, 1.0);
   }
-  // A gradient stays a gradient when enlarged.
+  // Enlarging a gradient gives a gradient.
   const std::vector<std::uint8_t> larger = square(gradient(4, 4), 8);
   EXPECT_TRUE(std::is_sorted(larger.begin(), larger.begin() + 8));
   EXPECT_EQ(larger[0], 0);

@@ -168,7 +168,7 @@ TEST(SyntheticSequencesTest, NeedsTheVocabularyOfItsRows) {
   }
 }
 
-TEST(SyntheticSequencesTest, ChanceIsThatOfARandomPossibleAnswer) {
+TEST(SyntheticSequencesTest, ChanceMatchesARandomPossibleAnswer) {
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::lookup, 3)), 1.0 / 8.0);
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::recall, 5)), 1.0 / 5.0 + 4.0 / 5.0 / 64.0);
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::needles, 5)), 1.0 / 10.0);

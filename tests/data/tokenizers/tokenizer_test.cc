@@ -39,7 +39,7 @@ TEST_F(TokenizerTest, BytesAreTheirOwnIds) {
   }
 }
 
-TEST_F(TokenizerTest, FewerBytesAreThoseOfTheText) {
+TEST_F(TokenizerTest, FewerBytesMatchTheText) {
   const config::TokenizerOptions four{.kind = TokenizerKind::bytes, .vocabulary_size = 4};
   const auto tokenizer = train(four, "banana\n");
   EXPECT_EQ(tokenizer->vocabulary_size(), 4);

@@ -16,7 +16,7 @@ Words cut(const std::vector<std::string>& patterns, std::string_view text) {
 }
 
 // A regular expression library finds the same words with these patterns.
-TEST(Words, AreThoseOfThePatterns) {
+TEST(Words, MatchThePatterns) {
   const struct {
     const char* text;
     Words gpt2, llama3, qwen2;
@@ -51,7 +51,7 @@ TEST(Words, AreThoseOfThePatterns) {
 }
 
 // The words come from the package `tokenizers` 0.23; | separates them.
-TEST(Words, AreThoseOfAnySequenceOfPatterns) {
+TEST(Words, MatchAnySequenceOfPatterns) {
   const struct {
     const char *text, *o200k, *deepseek_v2, *deepseek_v3;
   } cases[] = {

@@ -94,7 +94,7 @@ TEST_F(TokenFileTest, DocumentsOutsideTheTokensAreRefused) {
   }
 }
 
-// A changed id that is still valid is found by the checksum only.
+// Only the checksum reveals a changed id that is still valid.
 TEST_F(TokenFileTest, DamageIsDetected) {
   write_words("a a a b b c\n", "a.tokens");
   std::string bytes = read_bytes(at("a.tokens"));

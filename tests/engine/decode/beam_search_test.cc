@@ -109,7 +109,7 @@ TEST(BeamSearch, WithOneBeamIsGreedy) {
   }
 }
 
-TEST(BeamSearch, ProbabilitiesAreThoseOfTheFullPassAndRowsDoNotInfluenceEachOther) {
+TEST(BeamSearch, ProbabilitiesMatchTheFullPassAndRowsDoNotInfluenceEachOther) {
   const at::NoGradGuard no_grad;
   for (const char* const projection : {"dense", "routed_heads"}) {
     config::ModelOptions o = tiny_translator();

@@ -172,7 +172,7 @@ at::Tensor by_definition(const models::LanguageModel& model, const Tokens& token
   return model.logits(at::tensor(tokens, at::kLong).unsqueeze(0), memory, {})[0].log_softmax(1);
 }
 
-TEST(Engine, ScoresAreThoseOfTheWholePass) {
+TEST(Engine, ScoresMatchTheWholePass) {
   const models::LanguageModel model(small_model(), 4);
   Request request{.prompt = random_tokens(23, model.options().vocabulary_size, 1), .max_tokens = 6, .temperature = 0.0};
   request.echo = true;

@@ -25,7 +25,7 @@ TEST(AdaptiveSoftmax, IsADistribution) {
   EXPECT_LE((p.sum(1) - 1.0).abs().max().item<double>(), 1e-14);
 }
 
-TEST(AdaptiveSoftmax, LikelihoodsAndGradientsAreThoseOfTheDistribution) {
+TEST(AdaptiveSoftmax, LikelihoodsAndGradientsMatchTheDistribution) {
   for (const std::vector<std::int64_t>& targets :
        std::vector<std::vector<std::int64_t>>{{0, 3, 4, 8, 9, 15, 16}, {1, 1}, {16}}) {
     at::manual_seed(2);

@@ -8,7 +8,7 @@ namespace headroom::models::block_test {
 
 constexpr std::int64_t kRows = 3, kTokens = 5, kWidth = 16;
 
-// A block whose attention outputs 0 and whose MLP output has dropout 0.5.
+// In this block, attention outputs 0, and the MLP's output has dropout 0.5.
 struct Half {
   nn::Parameters parameters;
   std::unique_ptr<Block> block;

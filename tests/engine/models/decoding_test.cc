@@ -19,7 +19,7 @@ Tokens random_tokens(std::int64_t n, std::int64_t vocabulary) {
   return {drawn.const_data_ptr<std::int64_t>(), drawn.const_data_ptr<std::int64_t>() + n};
 }
 
-// Tokens, and the number of tokens that each call reads.
+// A sequence: its tokens, and the number of tokens that each call reads.
 struct Sequence {
   Tokens tokens;
   std::vector<std::int64_t> pieces;

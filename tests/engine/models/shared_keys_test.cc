@@ -1,5 +1,5 @@
-// Layers that share keys and values (attention.share_kv), layers without attention and layers without MLP, against the
-// same layers in plain tensor operations.
+// Compares layers that share keys and values (attention.share_kv), layers without attention and layers without MLP with
+// the same layers in plain tensor operations.
 
 #include "engine/models/block.h"
 #include "engine/nn/layer.h"
@@ -21,7 +21,7 @@ at::Tensor rotated(const at::Tensor& x, std::int64_t first) {
   return at::stack(rows, 2);
 }
 
-// softmax(q K^T / sqrt(e)) V W_o with the keys and values of the layer `owner`, which reads `below` [B, S, d].
+// Returns softmax(q K^T / sqrt(e)) V W_o with the keys and values of layer `owner`, which reads `below` [B, S, d].
 at::Tensor written_out(const nn::Layer& own, const at::Tensor& x, const nn::Layer& owner, const at::Tensor& below,
                        std::int64_t window) {
   const at::Tensor q_norm = own.at("q_norm");
@@ -36,7 +36,7 @@ at::Tensor written_out(const nn::Layer& own, const at::Tensor& x, const nn::Laye
   return at::einsum("bhte,hed->btd", {scores.masked_fill(hidden, -INFINITY).softmax(-1).matmul(v), own.at("w_o")});
 }
 
-TEST(SharedKeys, AreThoseOfTheOwnerWithAllGradients) {
+TEST(SharedKeys, MatchTheOwnerWithAllGradients) {
   const nn::AttentionPlace place{.d_model = kWidth, .layer = 0, .context_length = kTokens, .memory_length = kMemory};
   nn::AttentionPlace local = place;
   local.window = 4;
@@ -79,7 +79,7 @@ TEST(SharedKeys, AreThoseOfTheOwnerWithAllGradients) {
   }
 }
 
-// Builds a block with a change of its options.
+// Builds a block whose options this change modifies.
 struct OneBlock {
   nn::Parameters parameters;
   std::unique_ptr<Block> block;

@@ -15,7 +15,7 @@ inline config::ModelOptions three_experts() {
   return o;
 }
 
-// A named change of a model, as tiny::changed() takes it.
+// A named change of a model, in the form that tiny::changed() takes.
 struct Change {
   std::string name, attention, rest = {};
 };

@@ -80,8 +80,8 @@ void expect_decoding(const CombinedLayer& layer, const at::Tensor& all, const at
   EXPECT_LE(relative_error(stepped.narrow(1, stepped.size(1) - t, t), whole), 1e-10) << name << ": decoding";
 }
 
-// Padding and later tokens must not change the result. One batch holds both contents of a padded token, another content
-// of the same token without padding, and another last token.
+// Padding and later tokens must not change the result. The batch has two copies with different content in a padded
+// token, one without that padding, and one with another last token.
 void expect_blindness(const CombinedLayer& layer, const at::Tensor& all, const at::Tensor& whole,
                       const std::string& name) {
   const std::int64_t s = all.size(1), t = layer.model.context_length;
@@ -109,8 +109,8 @@ testing::Evaluated evaluated(const CombinedLayer& layer, const at::Tensor& all, 
   return {y.detach(), torch::autograd::grad({(y * weight).sum()}, leaves, {}, false, false, /*allow_unused=*/true)};
 }
 
-// In single precision, fused training and decoding may lose a few times the accuracy that the reference loses, each
-// measured against the reference in double precision. Composed heads and mixtures amplify rounding.
+// In single precision, fused training and decoding may have a few times the reference's error. Errors are measured
+// against the reference in double precision. Composed heads and mixtures amplify rounding.
 void expect_fused(const config::ModelOptions& model, const std::string& name) {
   const CombinedLayer layer(model, at::kFloat), wide(model);
   const at::Tensor all = tokens(wide).to(at::kFloat);
@@ -134,7 +134,7 @@ void expect_fused(const config::ModelOptions& model, const std::string& name) {
     }
   }
   EXPECT_LE(rounding, 1e-3) << name;
-  const double bound = std::max(1e-4, 4.0 * rounding);  // fused results may lose 3e-5 where the reference loses less
+  const double bound = std::max(1e-4, 4.0 * rounding);  // fused errors may be 3e-5 where the reference's are smaller
   testing::expect_close(fused, exact, bound, name);
   const at::NoGradGuard no_grad;
   RowCaches caches(layer.attention, all.size(0));

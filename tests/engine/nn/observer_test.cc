@@ -107,7 +107,7 @@ TEST_F(Observed, ValuesHaveTheirNamesAndShapes) {
   }
 }
 
-TEST_F(Observed, ValuesAreThoseOfTheLayer) {
+TEST_F(Observed, ValuesMatchTheLayer) {
   const ObservedLayer layer(small());
   Recorder recorder({"*"});
   const at::Tensor y = layer(&recorder);

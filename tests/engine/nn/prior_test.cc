@@ -16,7 +16,7 @@ struct Sum {
 };
 
 // Sums resp_r = pi_r exp(s_r) / (sum_r pi_r exp(s_r) + epsilon) and counts pairs, [R - 1, G, S]. The sums are over
-// pairs of valid tokens (or over all pairs), all heads of a group, and the axes that the table lacks.
+// pairs of valid tokens (or over all pairs), all heads of a group, and the axes that the table of priors does not have.
 std::vector<std::vector<std::vector<Sum>>> sums(const std::vector<at::Tensor>& components, const at::Tensor& prior,
                                                 const at::Tensor& valid_keys, const at::Tensor& valid_queries) {
   std::vector all(kMixtures - 1, std::vector(kGroups, std::vector<Sum>(kKeys)));

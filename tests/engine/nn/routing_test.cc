@@ -48,7 +48,7 @@ TEST(RoutingLosses, MatchTheirDefinitions) {
 
 const std::string kTwoOfFour = "gate=softmax_renormalised n_experts=4 top_k=2 d_head=3 ",
                   kRouted = kTwoOfFour + "projection=routed_heads n_heads=2 ",
-                  // two groups of four query heads; each token uses two heads of a group
+                  // Two groups of four query heads; each token uses two heads of a group.
     kGrouped = kTwoOfFour + "projection=routed_queries n_heads=8 n_kv_heads=2 bias=true";
 
 Layer random_layer(const std::string& keys) {

@@ -1,5 +1,5 @@
 // Cases (operator_cases.h) of attention at even and odd sizes: masks, relative positions, composed heads, mixtures of
-// keys, sinks, biases, d_value != d_head. There are also cases of attention over separate sequences, and of row_terms.
+// keys, sinks, biases, d_value != d_head. Also cases of attention over separate sequences, and of row_terms.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -70,10 +70,10 @@ struct AttentionCase {
 const std::vector<AttentionCase>& attention_cases();
 std::vector<AttentionCase> attention_cases(Role role);
 
-// Returns the set tensors with a gradient, in this order: q, k, v, q_position, r, bias, query_bias, key_bias, sink,
-// more keys, shift, prior, the formula's, and for each composition the fixed map and both sides' factors.
+// Returns the defined tensors that have a gradient, in this order: q, k, v, q_position, r, bias, query_bias, key_bias,
+// sink, more keys, shift, prior, the formula's, and for each composition the fixed map and both sides' factors.
 std::vector<at::Tensor> leaves_of(AttentionInputs in);
-// Returns the same inputs with these tensors replaced, in the same order.
+// Returns the same inputs with the tensors of leaves() replaced, in the same order.
 AttentionInputs with_leaves(AttentionInputs in, const std::vector<at::Tensor>& leaves);
 
 struct SequencesCase {

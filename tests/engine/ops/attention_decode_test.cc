@@ -1,5 +1,5 @@
 // Tests decoding. A sequence read in small steps from a cache must give the rows of the whole sequence's float64
-// reference. Sequences with separate keys must give the same bits decoded together as alone.
+// reference. Decoding sequences with separate keys together must give the same bits as decoding each alone.
 
 #include "attention_cases.h"
 #include "gradients.h"

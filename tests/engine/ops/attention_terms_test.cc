@@ -104,8 +104,8 @@ TEST(ScoreBias, RefusesMismatchedInputs) {
   }
 }
 
-// Biases of queries and keys must equal the bias of pairs that is their sum, in the fused kernels, too. Heads are
-// composed before the softmax; without composition, the gradient of the query's term would be 0.
+// Biases of queries and keys must equal a bias of pairs that is their sum, also in the fused kernels. Heads are
+// composed before the softmax; without composition, the gradient of the query's bias would be 0.
 TEST(TokenBias, IsTheSumOfItsTerms) {
   for (const std::int64_t t : {3, 40}) {  // decode path, then blocks
     for (const bool per_batch : {false, true}) {

@@ -163,7 +163,7 @@ TEST(BatchInvariant, AnExpertRowEqualsItsResultAlone) {
   }
 }
 
-TEST(BatchInvariant, TheReferenceIsThatOfEachRow) {
+TEST(BatchInvariant, TheReferenceMatchesEachRow) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({5, 40}), w = at::randn({40, 30});
   const at::Tensor y = linear_batch_invariant(x, w, std::nullopt, Implementation::reference);

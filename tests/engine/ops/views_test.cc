@@ -16,7 +16,7 @@ void expect_same_view(const at::Tensor& got, const at::Tensor& expected) {
   EXPECT_TRUE(got.equal(expected));
 }
 
-TEST(Views, AreThoseOfTorchsOperators) {
+TEST(Views, MatchTorchsOperators) {
   for (const bool inference : {false, true}) {
     const c10::InferenceMode mode(inference);
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kLong}) {

@@ -9,7 +9,7 @@
 #include "headroom/core/safetensors.h"
 #include "scratch_folder.h"
 
-// The size of the largest allocation since the last reset to 0.
+// Holds the size of the largest allocation since the last reset to 0.
 static std::atomic<std::size_t> largest_allocation{0};
 
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {

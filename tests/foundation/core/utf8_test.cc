@@ -139,7 +139,7 @@ std::string text_of(char32_t code) {
   return text;
 }
 
-TEST(Blanks, AreThoseOfUnicodeAndForPythonFourMore) {
+TEST(Blanks, MatchUnicodeAndForPythonFourMore) {
   std::vector<char32_t> white, more;
   for (char32_t code = 0; code < 0x20000; ++code) {
     const std::string text = text_of(code);

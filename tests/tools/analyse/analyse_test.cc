@@ -10,7 +10,7 @@ namespace headroom::analyse::analyse_test {
 using small::small_model;
 using small::small_options;
 
-// The analysis throws a UserError whose message contains all `parts`.
+// Expects that the analysis throws a UserError whose message contains all `parts`.
 void expect_refusal(const store::OpenedModel& opened, const std::string& what, const std::string& text,
                     const std::vector<std::string>& parts) {
   const std::string why = user_error_of([&] { small::found(opened, what, text); });
@@ -26,7 +26,7 @@ TEST(Analyse, UnknownAndInapplicableAnalysesAreRefused) {
                   "expert", "did you mean experts?"});
   expect_refusal(opened, "experts", "abc", {"--what: experts", "small", "projection \"dense\""});
   expect_refusal(opened, "composition", "abc", {"--what: composition", "small", "composition \"none\""});
-  // Before any data is read.
+  // Settings are refused before any data is read.
   const config::ModelOptions& options = opened.config().model;
   EXPECT_THROW(require_analyses({.what = {"maps", "experts"}}, options, "small"), UserError);
   EXPECT_NO_THROW(require_analyses({.what = {"maps", "rank"}}, options, "small"));
@@ -99,7 +99,7 @@ TEST(Analyse, EveryPartIsAnalysedOrRefused) {
   EXPECT_GT(n_run, 150);
 }
 
-// Layers that differ in their windows, rotary bases and MLPs are analysed together, those of other kinds separately.
+// Layers that differ in windows, rotary bases and MLPs are analysed together; layers of other kinds separately.
 TEST(Analyse, LayersMayDiffer) {
   config::ModelOptions o = small_options("attention.position=rope");
   o.layers = {{.repeat = 1, .attention = {{"window", "4"}, {"rope_base", "700.0"}}, .mlp = {{"kind", "\"gated\""}}},
@@ -145,7 +145,7 @@ TEST(Analyse, InvalidTextsAreRefused) {
   EXPECT_EQ(all.analyses.front().first->name, "diversity");
 }
 
-// ListOps: the tokenizer is the task's, not the checkpoint's, and long samples are cut.
+// ListOps uses the task's tokenizer instead of the checkpoint's, and long samples are cut.
 TEST(Analyse, ClassifiersReadTheTextsOfTheirTask) {
   store::OpenedModel opened = small_model("kind=classifier vocabulary_size=16 n_classes=10 context_length=400");
   opened.checkpoint.config.data.generator = config::Generator::listops;
@@ -159,7 +159,7 @@ TEST(Analyse, ClassifiersReadTheTextsOfTheirTask) {
   EXPECT_TRUE(weights.equal(small::recorded(opened, text).at("layer1.attention.probs")[0]));
   EXPECT_NE(maps.figures.at(1).blocks.dump().find("\"[MAX\""), std::string::npos);
   expect_refusal(opened, "maps", "[MAX 2 9", {"--text: line 1", "unbalanced"});
-  // Without a text: the run's validation data.
+  // If no text is given, the run's validation data are read.
   EXPECT_GT(small::found(opened, "maps", "").tensors.at("layer0.attention").size(1), 3);
   std::string sum = "[SM";
   for (int i = 0; i < 300; ++i) {

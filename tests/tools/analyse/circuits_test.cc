@@ -6,7 +6,7 @@
 
 namespace headroom::analyse::circuits_test {
 
-// Compositions of heads, scores and a gate, which must not affect value-output circuits.
+// Models with composed heads, several scores or a gate, which must not affect value-output circuits.
 std::vector<std::string> kinds_of_heads() {
   std::vector<std::string> all = {"", "attention.score=sigmoid", "attention.sink=true",
                                   "attention.gate_output=element"};
@@ -22,8 +22,8 @@ std::vector<std::string> kinds_of_heads() {
   return all;
 }
 
-// Eq. 12: embedding, first MLP, norm, value and output matrix, output layer.
-TEST(Circuits, TopTokensAreThoseOfEq12) {
+// Equation 12: embedding, first MLP, norm, value and output matrix, output layer.
+TEST(Circuits, TopTokensMatchEq12) {
   for (const std::string& kind : kinds_of_heads()) {
     SCOPED_TRACE(kind);
     const store::OpenedModel opened = small::small_model(kind);
@@ -49,7 +49,7 @@ TEST(Circuits, TopTokensAreThoseOfEq12) {
   }
 }
 
-// Identity matrices everywhere: every token is mapped to itself.
+// All matrices are the identity, so every token maps to itself.
 TEST(Circuits, AHeadThatCopies) {
   const store::OpenedModel opened =
       small::small_model("d_model=260 attention.n_heads=1 attention.d_head=260", /*noise=*/0.0);
@@ -72,7 +72,7 @@ TEST(Circuits, AHeadThatCopies) {
   }
 }
 
-// A small embedding, which the norm enlarges: nearly the whole effect comes from the first hundredth of the path.
+// The norm enlarges a small embedding, so nearly the whole effect comes from the first hundredth of the path.
 TEST(Circuits, GradientsFollowASteepPath) {
   const store::OpenedModel opened = small::small_model("");
   const at::NoGradGuard no_grad;
@@ -86,7 +86,7 @@ TEST(Circuits, GradientsFollowASteepPath) {
   EXPECT_GT(gradients.at("layers").at("layer0.attention").at("steps").get<int>(), 16);
 }
 
-// Where the routing changes along the path, the log-probability jumps; the jumps are reported apart.
+// Where the routing changes along the path, the log-probability jumps. The jumps are reported separately.
 TEST(Circuits, JumpsOfTheRoutingAreAttributedToNoHead) {
   const store::OpenedModel opened = small::small_model("attention.projection=experts");
   const Json gradients = small::found(opened, "circuits", "the answer").metrics.at("gradients");
@@ -101,7 +101,7 @@ TEST(Circuits, JumpsOfTheRoutingAreAttributedToNoHead) {
   EXPECT_EQ(gradients.at("layers").at("layer1.attention").at("jumps"), 0.0) << "no layer follows whose routing changes";
 }
 
-// Contributions sum to the change of the log-probability without the heads; a head with zero output contributes 0.
+// Contributions sum to the change of the log-probability without the heads; a head whose output is 0 contributes 0.
 TEST(Circuits, GradientsAddUp) {
   const store::OpenedModel opened = small::small_model("", /*noise=*/0.1);
   for (const nn::Parameter& p : opened.model->parameters().all()) {

@@ -16,7 +16,7 @@ config::ModelOptions composed(const std::string& kind = "dynamic") {
       fmt::format("attention.composition={} attention.n_heads=4 attention.compose_static={}", kind, kind == "dynamic"));
 }
 
-// Eq. 7 for one pair, from the layer's parameters and its input.
+// Computes equation 7 for one pair from the layer's parameters and input.
 struct WrittenOut {
   const ModelRunner& runner;
   std::string stage;  // "layer1.attention.post"
@@ -38,7 +38,7 @@ struct WrittenOut {
   }
 };
 
-TEST(Composition, TermsAreThoseOfEq7) {
+TEST(Composition, TermsMatchEq7) {
   const store::OpenedModel opened = small_model(composed());
   const Findings composition = found(opened, "composition", kText);
   const nn::Recorder values = small::recorded(opened, kText);
@@ -69,7 +69,7 @@ TEST(Composition, TermsAreThoseOfEq7) {
   }
 }
 
-// The mean size of a term over heads, visible pairs and samples.
+// The size of a term is its mean over heads, visible pairs and samples.
 TEST(Composition, SizesAreMeansOverVisiblePairs) {
   const store::OpenedModel opened = small_model(composed());
   const Findings composition = found(opened, "composition", kText);
@@ -100,7 +100,7 @@ TEST(Composition, AStaticMapHasNoOtherTerms) {
   }
 }
 
-// The chosen key, and the low-rank term of the key as its factors give it.
+// The chosen key and the low-rank term of the key must follow from the factors.
 TEST(Composition, ShowsTheSelectedKey) {
   const store::OpenedModel opened = small_model(composed());
   const nn::Recorder values = small::recorded(opened, kText);

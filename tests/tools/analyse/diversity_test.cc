@@ -22,7 +22,7 @@ std::vector<Circuit> random_circuits(std::int64_t n, bool equal) {
 
 TEST(Diversity, EqualHeadsHaveZero) {
   EXPECT_NEAR(diversity(random_circuits(4, /*equal=*/true)), 0.0, 1e-9);
-  // Concatenated they have the principal components of one head.
+  // Concatenated, the heads have the principal components of one head.
   EXPECT_NEAR(captured_variance(random_circuits(4, true))[2].item<double>(), 1.0, 1e-9);
 }
 
@@ -39,8 +39,8 @@ TEST(Diversity, OrthogonalHeadsHaveOne) {
   EXPECT_TRUE(std::isnan(diversity({heads[0]})));
 }
 
-// Against explicit matrices, with experts.
-TEST(Diversity, IsThatOfTheMatrices) {
+// Compares the diversity of heads with experts with that of explicit matrices.
+TEST(Diversity, MatchesTheMatrices) {
   std::vector<Circuit> heads = random_circuits(3, /*equal=*/false);
   heads[1].right.push_back(heads[0].right[0].roll(1, 0));
   std::vector<at::Tensor> matrices;
@@ -60,7 +60,7 @@ TEST(Diversity, IsThatOfTheMatrices) {
   EXPECT_NEAR(diversity(heads), (1.0 - first) / (1.0 - 0.25), 1e-8);
 }
 
-// A model's heads: W_Q W_K^T and W_V W_O of its parameters.
+// Compares with W_Q W_K^T and W_V W_O of the model's parameters.
 TEST(Diversity, TakesTheParametersOfALayer) {
   for (const std::string projection : {"dense", "experts"}) {
     const store::OpenedModel opened = small::small_model(fmt::format("attention.projection={}", projection));
@@ -91,7 +91,7 @@ TEST(Diversity, TakesTheParametersOfALayer) {
   }
 }
 
-// Experts that are groups of heads: each head, with the key and value of its place in the group.
+// If experts are groups of heads, each head uses the key and value of its place in the group.
 TEST(Diversity, TakesEveryHeadOfAGroup) {
   config::ModelOptions o = small::small_options();
   small::set_groups_of_heads(o.attention);

@@ -13,8 +13,8 @@ using small::small_model;
 
 constexpr const char* kSwitching = "attention.projection=experts mlp.kind=experts ";
 
-// The load against routing recorded chunk by chunk.
-TEST(Experts, LoadIsThatOfTheRouting) {
+// Compares the load with routing recorded chunk by chunk.
+TEST(Experts, LoadMatchesTheRouting) {
   const store::OpenedModel opened = small_model(kSwitching);
   const std::string text = tiny::text(70);
   const Findings experts = found(opened, "experts", text);
@@ -56,8 +56,8 @@ TEST(Experts, LayersMayDiffer) {
   EXPECT_EQ(experts.tensors.at("layer1.ffn.select.count").sum().item<std::int64_t>(), 2 * 70);
 }
 
-// Counts, and the memory of a sample, against those of chunks that are read one after the other. The last chunk is
-// shorter than the others.
+// Compares the counts and the memory after a sample with reading its chunks one after the other. The last chunk is
+// shorter.
 TEST(Experts, EveryChunkHasTheMemoryOfThoseBeforeIt) {
   const store::OpenedModel opened = small_model(std::string(kSwitching) + "memory_length=12");
   const ModelRunner runner(opened);
@@ -80,15 +80,15 @@ TEST(Experts, EveryChunkHasTheMemoryOfThoseBeforeIt) {
       << experts.tensors.at("layer1.ffn.select.count") << expected;
 }
 
-// Both texts of a pair go through one encoder and are counted.
+// One encoder reads and counts both texts of a pair.
 TEST(Experts, BothTextsOfAPairAreCounted) {
   const store::OpenedModel opened = small_model("kind=classifier attention.projection=experts paired=true");
   const Findings experts = found(opened, "experts", "one text\tother\nx\tyz");
   EXPECT_EQ(experts.tensors.at("layer0.attention.select_in.count").sum().item<std::int64_t>(), (8 + 5 + 1 + 2) * 2 * 2);
 }
 
-// A hand-made router: the letter a is routed to the first expert, everything else to the second. Of 88 tokens in
-// complete words 58 are in "aa" and 30 in "b".
+// This hand-made router sends the letter a to the first expert and everything else to the second. Of 88 tokens in
+// complete words, 58 are in "aa" and 30 in "b".
 TEST(Experts, PmiOfAHandMadeRouter) {
   const store::OpenedModel opened = small_model(
       "attention.projection=experts n_layers=1 context_length=150 attention.n_heads=1 attention.n_experts=2 "

@@ -20,7 +20,7 @@ double loss_of(const store::OpenedModel& opened) {
       .item<double>();
 }
 
-// The parameters that the dynamic terms are products of.
+// The dynamic terms are products of these parameters.
 void remove_dynamic_terms(const store::OpenedModel& opened, const std::string& layer) {
   int removed = 0;
   for (const nn::Parameter& p : opened.model->parameters().all()) {
@@ -45,7 +45,7 @@ TEST(Importance, IsTheRiseOfTheLossWithoutALayersDynamicTerms) {
       const double rise = loss_of(without) - loss;
       EXPECT_NEAR(metrics.at("rise").at(layer).get<double>(), rise, 1e-5) << layer;
       EXPECT_GT(std::abs(rise), 1e-3) << layer;
-      // What is gone already is worth nothing.
+      // Terms that are already removed have no importance.
       EXPECT_NEAR(small::found(without, "importance", kText).metrics.at("rise").at(layer).get<double>(), 0.0, 1e-6);
     }
   }

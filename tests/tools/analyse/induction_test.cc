@@ -57,7 +57,7 @@ store::OpenedModel hand_made() {
   // Layer 1: the token matches the previous token of the key.
   matrix("1.attention.w_q").narrow(0, 0, kV).copy_(names * kSure);
   matrix("1.attention.w_k").narrow(0, kV + kT, kV).copy_(names);
-  // The first token has no previous one and wrote itself: no query may attend to it for that.
+  // The first token has no previous token and wrote itself; queries must not attend to it for that reason.
   matrix("1.attention.w_q").narrow(0, kV, kT).narrow(1, kV - 1, 1).fill_(kSure);
   matrix("1.attention.w_k").narrow(0, kV, 1).narrow(1, kV - 1, 1).fill_(-40.0);
   matrix("1.attention.w_v").narrow(0, 0, kV).copy_(names);
@@ -84,7 +84,7 @@ TEST(Induction, AHandMadeInductionHeadScoresOne) {
   EXPECT_NEAR(other.at("prefix_matching").get<double>(), 0.0, 1e-4) << "the head that attends to the previous position";
 }
 
-// Experts 2 and 0 of 4, each a group of two heads: slot g K + k has head g of the expert in k.
+// Each of the experts 2 and 0 of 4 is a group of two heads: slot g K + k has head g of the k-th routed expert.
 TEST(Induction, SlotsOfGroupsHaveTheirHeads) {
   config::ModelOptions o = small::small_options();
   small::set_groups_of_heads(o.attention);
@@ -93,7 +93,7 @@ TEST(Induction, SlotsOfGroupsHaveTheirHeads) {
   EXPECT_TRUE(routing_of_slots(routing, o.attention).weight[0][1].equal(routing.weight[0][0]));
 }
 
-// The outputs of heads sum to the layer's output, for every projection.
+// For every projection, the outputs of the heads sum to the layer's output.
 TEST(Induction, HeadsAddUpToTheOutput) {
   for (const std::string& projection : small::kProjections) {
     config::ModelOptions o = small::small_options();

@@ -13,7 +13,7 @@ using small::small_model;
 
 const std::string kText = "hello maps";
 
-// Against the softmax of queries and keys, written out.
+// Compares the maps with the softmax of queries and keys, written out.
 TEST(Maps, AreTheWeightsOfTheKeys) {
   const store::OpenedModel opened = small_model("");
   const Findings maps = found(opened, "maps", kText);
@@ -43,7 +43,7 @@ TEST(Maps, AreTheWeightsOfTheKeys) {
   }
 }
 
-// The weights of routed experts, 0 for the others.
+// The maps show the weights of routed experts, and 0 for the others.
 TEST(Maps, HaveTheWeightsOfTheExperts) {
   const store::OpenedModel opened = small_model("attention.projection=experts");
   const Findings maps = found(opened, "maps", kText);
@@ -62,7 +62,7 @@ TEST(Maps, HaveTheWeightsOfTheExperts) {
   }
 }
 
-// Relative positions: scores are the sum of content and position; the content is the scaled dot product.
+// With relative positions, scores are the sum of content and position; the content is the scaled dot product.
 TEST(Maps, SplitContentAndPosition) {
   const store::OpenedModel opened = small_model("attention.position=relative");
   const Findings maps = found(opened, "maps", kText);
@@ -77,7 +77,7 @@ TEST(Maps, SplitContentAndPosition) {
   }
 }
 
-// Linear attention, with and without a normaliser (Transformer-MGK, Figure 8): features of queries and keys.
+// Linear attention, with and without a normaliser (Transformer-MGK, Figure 8), shows features of queries and keys.
 TEST(Maps, OfLinearAttention) {
   for (const auto& [how, components] : {std::pair("attention.normaliser=sum attention.keys=single", 1),
                                         {"attention.normaliser=none attention.keys=single", 1},
@@ -129,9 +129,9 @@ TEST(Maps, FindStripes) {
   EXPECT_NEAR(stripes.weight[1].item<double>(), 0.5, 1e-6);
   EXPECT_GT(stripes.weight[1].item<double>(), 4.0 * stripes.by_chance[1].item<double>());
   EXPECT_EQ(stripes.weight[0].item<double>(), 0.0);
-  // Without a causal mask all queries count.
+  // Without a causal mask, all queries count.
   EXPECT_NEAR(vertical_stripes(at::full({1, kT, kT}, 1.0 / kT)).weight[0].item<double>(), 1.0 / kT, 1e-6);
-  // Equal weights on all visible keys are no stripe.
+  // Equal weights on all visible keys are not a stripe.
   const at::Tensor visible = at::ones({1, kT, kT}).tril();
   const Stripes none = vertical_stripes(visible / visible.sum(-1, true));
   EXPECT_NEAR(none.weight[0].item<double>(), none.by_chance[0].item<double>(), 1e-6);

@@ -75,7 +75,7 @@ TEST(Mixture, ShiftedKeysAreKeysMinusShift) {
   EXPECT_TRUE(at::allclose(mixture.tensors.at("layer0.attention.keys")[1], k - shift[1].unsqueeze(1), 1e-5, 1e-6));
 }
 
-// Transformer-MGK, Figures 11 and 12 show a softmax model beside the mixtures.
+// Transformer-MGK's Figures 11 and 12 show a softmax model beside the mixtures.
 TEST(Mixture, SingleKeysHaveMatricesAndKeys) {
   const store::OpenedModel opened = small::small_model("");
   const Findings mixture = small::found(opened, "mixture", kText);

@@ -26,8 +26,8 @@ TEST(Rank, ZeroQueriesHaveRankOne) {
   EXPECT_EQ(rank.metrics.at("layers").at("layer1.attention").at("mean"), 1.0);
 }
 
-// The ranks of all samples, from eigenvalues of the recorded weights.
-TEST(Rank, IsThatOfTheWeights) {
+// Compares the ranks of all samples with eigenvalues of the recorded weights.
+TEST(Rank, MatchesTheWeights) {
   const store::OpenedModel opened = small::small_model("");
   const std::string text = "a text of two chunks....";  // 24 bytes
   const Findings rank = small::found(opened, "rank", text);
@@ -38,7 +38,7 @@ TEST(Rank, IsThatOfTheWeights) {
     const at::Tensor p = values.at("layer1.attention.probs")[0].to(at::kDouble);
     for (std::int64_t h = 0; h < 2; ++h) {
       const at::Tensor squares = at::linalg_eigvalsh(p[h].mm(p[h].t()));
-      // Squared singular values have half the digits, so that values near the threshold are not resolved.
+      // Squared singular values have half the digits, which do not resolve values near the threshold.
       EXPECT_LE(squares.ge(1e-10).sum().item<std::int64_t>(), ranks[sample][h].item<std::int64_t>());
       EXPECT_GE(squares.ge(-1e-14).sum().item<std::int64_t>(), ranks[sample][h].item<std::int64_t>());
     }

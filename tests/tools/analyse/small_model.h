@@ -15,16 +15,16 @@ namespace headroom::analyse::small {
 
 inline const bool kQuiet = (set_log_level(LogLevel::warning), true);  // no progress bars
 
-// Returns small options with other values of keys of [model].
+// Returns small options with these keys of [model].
 inline config::ModelOptions small_options(const std::string& keys = "") {
-  // 260: bytes and special tokens
+  // 260 ids: bytes and special tokens.
   config::ModelOptions o =
       tiny::changed(tiny::model(), "", "vocabulary_size=260 context_length=12 attention.position=none " + keys);
   o.n_classes = o.has_classes() && o.n_classes == 0 ? 3 : o.n_classes;
   return o;
 }
 
-// Two layers with two heads of width 8, and options for experts.
+// The model has two layers with two heads of width 8, and options for experts.
 inline config::ModelOptions two_layers(std::int64_t vocabulary, std::int64_t context) {
   config::ModelOptions o =
       tiny::model({.vocabulary = vocabulary, .d_model = 16, .context_length = context, .d_head = 8, .d_hidden = 24});
@@ -57,7 +57,7 @@ inline void set_projection(config::AttentionOptions& o, const std::string& proje
   }
 }
 
-// All projections.
+// Returns all projections.
 inline const std::vector<std::string> kProjections = {"dense",       "experts", "routed_heads",   "groups of heads",
                                                       "gated_heads", "latent",  "routed_queries", "shared_and_routed",
                                                       "factored",    "tied"};
@@ -95,7 +95,7 @@ inline Findings found(const store::OpenedModel& opened, const std::string& what,
   return std::move(all.analyses.front().second);
 }
 
-// The intermediate values of a forward pass over the text.
+// Returns the intermediate values of a forward pass over the text.
 inline nn::Recorder recorded(const store::OpenedModel& opened, const std::string& text) {
   const ModelRunner runner(opened);
   const std::vector<std::int32_t> ids = runner.tokenizer().encode(text);

@@ -14,7 +14,7 @@ struct Open : at::ObserverContext {
 };
 std::map<std::string, Demand>* seen = nullptr;
 
-// The demand of each operator in `work`, by name.
+// Returns the demand of each operator that `work` calls, by name.
 template <class Work>
 std::map<std::string, Demand> demands(const Work& work) {
   std::map<std::string, Demand> all;
@@ -63,7 +63,7 @@ TEST(Demand, InPlaceReadsAndWrites) {
   EXPECT_EQ(demands([&] { a.copy_(b); }).at("aten::copy_").bytes, 80.0);
 }
 
-// Two matmuls over the visible pairs, five in the backward pass.
+// The forward pass has two matmuls over the visible pairs, the backward pass five.
 TEST(Demand, AttentionCountsVisiblePairs) {
   const std::int64_t b = 2, h = 3, t = 9, e = 8;
   const at::Tensor q = at::randn({b, h, t, e}).requires_grad_(true), k = at::randn({b, h, t, e}),
@@ -79,7 +79,7 @@ TEST(Demand, AttentionCountsVisiblePairs) {
       }
     }
     const double product = 2.0 * pairs * static_cast<double>(b * h * e);
-    // An operator is recorded twice: above and below autograd.
+    // An operator is recorded twice: above autograd and below.
     EXPECT_EQ(all.at("headroom::attention_fused").flops, 2.0 * 2.0 * product) << window;
     EXPECT_EQ(all.at("headroom::attention_fused_backward").flops, 5.0 * product) << window;
   }

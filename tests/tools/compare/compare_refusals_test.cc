@@ -1,4 +1,4 @@
-// Requests, folders and files that compare and sweep refuse.
+// compare and sweep refuse these requests, folders and files.
 
 #include "example.h"
 #include "tools/compare/run/execution.h"
@@ -104,7 +104,7 @@ TEST_F(CompareRefusals, OnlyRunsOfTheSameSettingsCount) {
   EXPECT_THROW(compare(r), UserError);
 }
 
-// The data decide, not the keys that name them.
+// The content of the data decides, not the keys that name the files.
 TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
   const std::string text = read_text_file(folder_ / "train.txt");
   std::ofstream(folder_ / "copy.txt") << text;
@@ -136,7 +136,7 @@ TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
   EXPECT_HAS(refusal(s), "have different validation data");
 
   compare(of("copy.txt", kWords, true));              // the same under another name
-  CompareRequest r = of("other.txt", kBytes, false);  // trained on other text, measured on the same
+  CompareRequest r = of("other.txt", kBytes, false);  // trained on other text, evaluated on the same text
   r.out = folder_ / "out2";
   EXPECT_EQ(compare(r).runs.size(), 2U);
 }

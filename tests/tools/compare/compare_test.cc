@@ -54,7 +54,7 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
   EXPECT_TRUE(json.at("runs").at(0).at("executed").contains("step_macs"));
 }
 
-// A step takes milliseconds at most, so that a second is enough for all steps, but not for a million of them.
+// A step takes a few milliseconds at most, so a second suffices for all steps but not for a million.
 TEST_F(CompareTest, ABudgetShortensAllModelsByTheSameFactor) {
   CompareRequest r = request();
   r.configs[0].config.train.steps = 2'000'000;
@@ -136,7 +136,7 @@ TEST_F(CompareTest, EachModelUsesItsOwnBestTunedValues) {
   EXPECT_HAS(to_json(two).at("conclusion").get<std::string>(), "chosen with seed 1, which is not among the compared");
   EXPECT_EQ(to_json(report(r.out)).at("conclusion"), to_json(two).at("conclusion"));
 
-  // A new value between the others: only its runs are trained.
+  // If a new value is between the others, only its runs are trained.
   const std::string kept = two.runs[0].trained[1].result.parameters_sha256;
   const auto written = fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json");
   r.variations[0].values = {"1e-6", "0.01", "1e-5"};
@@ -175,7 +175,7 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotSelected) {
   EXPECT_EQ(half.runs[1].samples.size(), 1u);
 }
 
-// The figures are those of the best validation, and so is the test.
+// The figures and the test results are those of the checkpoint with the best validation.
 TEST_F(CompareTest, FiguresAreOfTheBestValidationIfItsParametersAreKept) {
   CompareRequest r = request();
   for (NamedConfig& named : r.configs) {

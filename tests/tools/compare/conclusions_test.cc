@@ -36,7 +36,7 @@ TEST(Conclusion, RestsOnTheLearningRateTheTokensTheEpochsAndTheSeeds) {
             "3 seeds each: figures are means, brackets 95% intervals.");
 }
 
-// Speeds of 100 tokens per second in the first tenth after the first line, and of 60 afterwards.
+// The speed is 100 tokens per second in the first tenth after the first line, and 60 afterwards.
 TEST(Conclusion, SaysThatOtherWorkHasDistortedTheTimes) {
   ComparedRun a = example_run("a", 7.0), b = example_run("b", 8.0);
   a.trained[0].result.core_share = 0.5;

@@ -17,7 +17,7 @@ std::vector<train::ValidationPoint> validations(const Points& points) {
   return all;
 }
 
-// A run with a seed for each curve.
+// Returns a run with one seed for each curve.
 ComparedRun run_of(const std::string& name, const std::vector<Points>& curves) {
   ComparedRun run = example_run(name, 10.0);
   run.trained.resize(curves.size(), run.trained.front());
@@ -38,7 +38,7 @@ ComparedRun run_of(const std::string& name, const std::vector<Points>& curves) {
 const Points kSlow = {{1.0, 6.0}, {2.0, 4.0}, {4.0, 3.0}};
 const Points kFast = {{1.0, 4.0}, {2.0, 2.0}, {4.0, 1.0}};  // loss = 4 / seconds
 
-// By hand: kSlow ends at a loss of 3 after 4 s; kFast has it after 4/3 s.
+// By hand: kSlow ends at a loss of 3 after 4 s; kFast reaches it after 4/3 s.
 TEST(EffectiveSpeedup, IsTheTimeToTheHigherOfTheLastLosses) {
   const EffectiveSpeedups faster = effective_speedups({run_of("slow", {kSlow}), run_of("fast", {kFast})});
   EXPECT_NEAR(faster.of_runs.at(1).value().tokens.ratio, 3.0, 1e-12);
@@ -52,8 +52,8 @@ TEST(EffectiveSpeedup, IsTheTimeToTheHigherOfTheLastLosses) {
   EXPECT_NEAR(same.of_runs.at(1).value().time.ratio, 1.0, 1e-12);
 }
 
-// By hand: ratios 2 and 8 of two seeds. The logarithms have the mean ln 4 and the standard error ln 2; Student's t for
-// one degree of freedom is 12.7062.
+// By hand: two seeds have the ratios 2 and 8. The logarithms have the mean ln 4 and the standard error ln 2; Student's
+// t for one degree of freedom is 12.7062.
 TEST(EffectiveSpeedup, HasAnIntervalOverTheSeeds) {
   const Points end_at_2 = {{1.0, 5.0}, {2.0, 4.0}, {4.0, 2.0}}, by_8 = {{0.25, 4.0}, {0.5, 2.0}, {4.0, 1.0}};
   const EffectiveSpeedups speedups =
@@ -99,7 +99,7 @@ TEST(EffectiveSpeedup, HasAReasonWhereItIsUnknown) {
   EXPECT_EQ(effective_speedups({slow}).reason, "") << "nothing to compare";
 }
 
-// Two classes, whose uniform guess has a loss of ln 2 = 0.6931.
+// There are two classes; a uniform guess has the loss ln 2 = 0.6931.
 ComparedRun two_classes(const std::string& name, const Points& points, double error) {
   ComparedRun run = example_run(name, 10.0);
   run.config.model.kind = config::ModelKind::classifier;
@@ -126,7 +126,7 @@ TEST(EffectiveSpeedup, IsNotGivenForModelsAtChance) {
               1.0, 1e-12);
 }
 
-// Below the loss of guessing, but flat: 0.5 after 4 s, and less than 2 x 0.003 above that after 1 s.
+// The loss is below that of guessing, but flat: 0.5 after 4 s, and within 2 x 0.003 of that after 1 s.
 TEST(EffectiveSpeedup, IsNotGivenIfTheErrorsHideTheTime) {
   const Points flat = {{1.0, 0.504}, {2.0, 0.502}, {4.0, 0.500}}, falls = {{1.0, 0.64}, {2.0, 0.56}, {4.0, 0.500}};
   EXPECT_HAS(
@@ -135,8 +135,8 @@ TEST(EffectiveSpeedup, IsNotGivenIfTheErrorsHideTheTime) {
   EXPECT_EQ(effective_speedups({two_classes("falls", falls, 0.003), two_classes("flat", flat, 0.0)}).reason, "");
 }
 
-// A model of half the speed needs twice the time for the same tokens, whatever the seconds of its validations are: all
-// times are shares of the training time.
+// At half the speed, a model needs twice the time for the same tokens, whatever its validations take: all times are
+// shares of the training time.
 TEST(EffectiveSpeedup, RatiosOfTimesFollowFromTheTrainingTimes) {
   ComparedRun slow = run_of("slow", {kSlow}), fast = run_of("fast", {kFast});
   fast.trained[0].result.seconds *= 2.0;

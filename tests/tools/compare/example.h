@@ -34,7 +34,7 @@ inline ComparedRun example_run(std::string name, double perplexity, std::int64_t
   return run;
 }
 
-// The same with a seed for each perplexity.
+// As example_run(), with one seed for each perplexity.
 inline ComparedRun example_seeds(const std::string& name, const std::vector<double>& perplexities,
                                  std::int64_t attention_macs = 1000) {
   ComparedRun run = example_run(name, perplexities.front(), attention_macs);
@@ -94,7 +94,7 @@ class CompareTest : public FolderTest {
     return r;
   }
 
-  // The request with runs of one step.
+  // Returns a request whose runs have one step.
   CompareRequest quick_request() const {
     CompareRequest r = request();
     for (NamedConfig& named : r.configs) {

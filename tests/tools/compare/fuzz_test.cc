@@ -7,7 +7,7 @@ namespace headroom::compare::analysis_fuzz_test {
 
 namespace fs = std::filesystem;
 
-// The files of a sweep with two runs, written without training.
+// Holds the files of a sweep with two runs, written without training.
 class AnalysisFuzz : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -22,7 +22,7 @@ class AnalysisFuzz : public ::testing::Test {
     }
   }
 
-  // Page, JSON and table.
+  // Reads the folder and draws its page, JSON and table.
   static void show(const fs::path& folder) {
     const CompareResult result = report(folder);
     to_json_line(to_json(result));

@@ -29,7 +29,7 @@ void collect(const Json& json, const std::string& key, std::vector<Json>& found)
   }
 }
 
-// Returns the blocks of a kind, also those inside others.
+// Returns the blocks of a kind, including nested blocks.
 std::vector<Json> blocks_of(const Json& page, const std::string& kind) {
   std::vector<Json> found;
   collect(page, kind, found);
@@ -114,7 +114,7 @@ TEST(ComparePage, ShowsLossesExpertsAndQualityAgainstCost) {
   EXPECT_FALSE(block_of(page, "figure", "Quality against MACs of a training step").is_null());
 }
 
-// 6 of 8 and 8 of 8 answers: Student's interval of their mean, 0.875 -/+ 12.7 * 0.125, is cut to what can be.
+// 6 of 8 and 8 of 8 answers are right. Student's interval of the mean, 0.875 -/+ 12.7 * 0.125, is cut to [0, 1].
 TEST(ComparePage, AnAccuracyHasALinearAxisAndAnIntervalWithinItsBounds) {
   CompareResult result;
   result.runs = {example_seeds("a", {7.0, 7.0}), example_seeds("b", {7.0, 7.0}, 400)};
@@ -141,7 +141,7 @@ TEST(ComparePage, ShowsHowConfigsDiffer) {
   const Json page = page_of(result);
   EXPECT_TRUE(has_row(page, {"model.attention.n_heads", "8", "3"}));
   EXPECT_FALSE(has_row(page, {"model.d_model", "256", "256"}));
-  result.runs[1].config.train.precision = config::Precision::bf16;  // what "auto" has set
+  result.runs[1].config.train.precision = config::Precision::bf16;  // the value chosen for "auto"
   EXPECT_EQ(page_of(result).dump().find("train.precision\",\""), std::string::npos);
   EXPECT_TRUE(std::regex_search(page.dump(), std::regex("made 20[0-9][0-9]-[0-9-]+ [0-9:]+ UTC by headroom 0.")));
 }

@@ -101,7 +101,7 @@ TEST(Fairness, OtherTokensAreRefused) {
   configs = two();
   configs[1].config.tokenizer.kind = config::TokenizerKind::bytes;
   EXPECT_TRUE(refusal(configs).starts_with("compare: a and b have different tokenizers (sentencepiece and bytes)"));
-  configs[1].config.tokenizer.model = "its.model";  // the file decides
+  configs[1].config.tokenizer.model = "its.model";  // the file's content decides
   EXPECT_EQ(refusal(configs), "");
   configs = two();
   configs[1].config.tokenizer.vocabulary_size = 77;
@@ -111,7 +111,7 @@ TEST(Fairness, OtherTokensAreRefused) {
   EXPECT_TRUE(refusal(configs).starts_with("compare: a and b have different validation data (the built-in corpus"));
 }
 
-// The content is compared after it has been read (check_runs).
+// check_runs() compares the content after it has been read.
 TEST(Fairness, OtherNamesOfDataAreReported) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.data.validation = {"other.txt"};

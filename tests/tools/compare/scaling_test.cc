@@ -9,7 +9,7 @@ namespace headroom::compare::scaling_test {
 
 constexpr double kFlops[] = {1e12, 4e12, 3e13};
 
-// Sizes on the line `coefficient` (`factor` C)^-`exponent`: with factor 2 a family needs half the compute.
+// The losses are on the line `coefficient` (`factor` C)^-`exponent`: with factor 2, a family needs half the compute.
 ScaledFamily family_on(const PowerLaw& law, double factor, std::size_t seeds = 1) {
   ScaledFamily family{.name = fmt::format("times_{}", factor)};
   for (const double flops : kFlops) {
@@ -53,7 +53,7 @@ TEST(Scaling, ForNonParallelFitsIsTheGapAtTheStatedLoss) {
   EXPECT_NEAR(scaling[1].models[0].saving->ratio, kLaw.flops(steeper.loss(1e12)) / 1e12, 1e-6);
 }
 
-// A family that needs 1/1.87 of the compute at half the speed needs 2/1.87 times the time.
+// A family that needs 1/1.87 of the compute at half the speed needs 2/1.87 of the time.
 TEST(Scaling, SpeedupsAreOfTheMeasuredTimes) {
   Scaling families = {family_on(kLaw, 1.0), family_on(kLaw, 1.87)};
   for (std::size_t f = 0; f < 2; ++f) {
@@ -69,7 +69,7 @@ TEST(Scaling, SpeedupsAreOfTheMeasuredTimes) {
   EXPECT_FALSE(fit_families(families)[1].speedup) << "a time is not known";
 }
 
-// If the clock ends training, each seed has its own compute.
+// If the clock ends training, each seed has another compute.
 TEST(Scaling, SeedsOfOtherLengthsHaveTheirOwnCompute) {
   Scaling families = {family_on(kLaw, 1.0, 2), family_on(kLaw, 1.87, 2)};
   for (std::size_t f = 0; f < 2; ++f) {
@@ -88,7 +88,7 @@ TEST(Scaling, SeedsOfOtherLengthsHaveTheirOwnCompute) {
   }
 }
 
-// DCMHA, Figure 3 (bottom).
+// The values are from DCMHA, Figure 3 (bottom).
 TEST(Scaling, ImprovementsAreDifferencesOfTheSameSize) {
   ScaledFamily better = family_on(kLaw, 1.0, 2);
   for (ScaledModel& model : better.models) {
@@ -108,7 +108,7 @@ TEST(Scaling, ImprovementsAreDifferencesOfTheSameSize) {
   EXPECT_NEAR(fit_families({family_on(kLaw, 1.0), family_on(kLaw, 1.0)})[1].models[0].improvement->high, 0.0, 1e-12);
 }
 
-// One family loses its small model, the other its large one.
+// One family loses its small model, the other family its large one.
 TEST(Scaling, ImprovementsAreNotOfOtherSizesIfModelsDiverged) {
   ScaledFamily first = family_on(kLaw, 1.0), other = family_on(kLaw, 2.0);
   first.models.front().losses = {NAN};
@@ -139,7 +139,7 @@ TEST(Scaling, FamiliesWithoutAFitHaveAReason) {
   ScaledFamily lost = family_on(kLaw, 2.0), rising = family_on(kLaw, 2.0, 2);
   lost.models[0].losses[0] = std::nan("");
   lost.models[2].losses[0] = INFINITY;
-  rising.models[2].losses[1] = 30.0;  // in one seed alone
+  rising.models[2].losses[1] = 30.0;  // in one seed only
   const Scaling scaling = fit_families({family_on(kLaw, 1.0, 2), lost, rising});
   EXPECT_EQ(scaling[1].models.size(), 1u);
   EXPECT_FALSE(scaling[1].saving);
@@ -152,7 +152,7 @@ TEST(Scaling, FamiliesWithoutAFitHaveAReason) {
   EXPECT_FALSE(none[1].models[0].saving);
 }
 
-// Losses 1.00 and 0.99 at 1 and 10 units of compute: two errors of 0.01 are worth a factor of 100 of compute.
+// The losses are 1.00 and 0.99 at 1 and 10 units of compute: two errors of 0.01 are worth a factor of 100 of compute.
 TEST(Scaling, HasNoLineIfTheErrorsHideIt) {
   const ScaledModel small{.name = "s", .flops = 1.0, .losses = {1.0}, .error = 0.01},
       large{.name = "l", .flops = 10.0, .losses = {0.99}, .error = 0.01};
@@ -169,8 +169,8 @@ TEST(Scaling, HasNoLineIfTheErrorsHideIt) {
   EXPECT_HAS(first({certain, guesses}).unfitted, "below that of guessing");
 }
 
-// Two seeds with ratios 1.5 and 2: the mean of their logarithms -/+ 12.706 standard errors.
-TEST(Scaling, IntervalIsThatOfTheSeedsLogarithms) {
+// The ratios of two seeds are 1.5 and 2: the interval is the mean of their logarithms -/+ 12.706 standard errors.
+TEST(Scaling, IntervalMatchesTheSeedsLogarithms) {
   ScaledFamily first = family_on(kLaw, 1.0, 2), other = family_on(kLaw, 1.5, 2);
   for (std::size_t i = 0; i < other.models.size(); ++i) {
     other.models[i].losses[1] = kLaw.loss(2.0 * kFlops[i]);

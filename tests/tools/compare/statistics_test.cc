@@ -16,8 +16,8 @@ TEST(Statistics, MeanAndDeviation) {
   EXPECT_EQ(sample_deviation({3, 3, 3}), 0.0);
 }
 
-// Values from tables of the distribution.
-TEST(Student, QuantilesAreThoseOfTheTables) {
+// The values are from tables of the distribution.
+TEST(Student, QuantilesMatchTheTables) {
   struct Known {
     double probability;
     int degrees;
@@ -52,7 +52,7 @@ TEST(Student, RefusesInvalidArguments) {
   }
 }
 
-// Differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, t(2) = 4.3026527.
+// The differences 0.1, 0.3 and 0.2 have the mean 0.2 and the deviation 0.1; t(2) = 4.3026527.
 TEST(PairedDifference, IsTheMeanWithItsInterval) {
   const auto difference = paired_difference({7.1, 7.3, 7.5}, {7.0, 7.0, 7.3});
   ASSERT_TRUE(difference.has_value());
@@ -64,7 +64,7 @@ TEST(PairedDifference, IsTheMeanWithItsInterval) {
   EXPECT_TRUE(paired_difference({1.0, 1.1, 1.0}, {7.0, 7.1, 7.0})->excludes_zero());
 }
 
-// Accuracies: the differences 0.9 and 0.1 have the interval 0.5 [-4.58, 5.58], but none can be beyond -1 and 1.
+// The differences 0.9 and 0.1 of accuracies have the interval 0.5 [-4.58, 5.58], cut to [-1, 1].
 TEST(PairedDifference, StaysWithinTheRangeOfTheValues) {
   const auto difference = paired_difference({1.0, 0.4}, {0.1, 0.3}, 1.0);
   EXPECT_NEAR(difference->mean, 0.5, 1e-12);

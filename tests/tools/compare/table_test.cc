@@ -47,8 +47,8 @@ TEST(Table, OfLongNamesAndManyFiguresFits80Columns) {
   EXPECT_TRUE(table.find("validation") < table.find("paired") && table.find("paired") < table.find("heads")) << table;
 }
 
-// Two seeds of 6000 tokens, in 10 s and 30 s: 300 tokens per second, as the mean time of 20 s says, while the mean of
-// the rates would be 400.
+// Two seeds read 6000 tokens, in 10 s and 30 s. The speed is 300 tokens per second, by the mean time of 20 s; the mean
+// of the rates would be 400.
 TEST(Table, SpeedAndTimeAgree) {
   ComparedRun run = example_seeds("uneven", {7.0, 7.1});
   for (std::size_t seed = 0; seed < 2; ++seed) {
@@ -57,7 +57,7 @@ TEST(Table, SpeedAndTimeAgree) {
   }
   EXPECT_NEAR(run.mean_seconds(), 20.0, 1e-12);
   EXPECT_NEAR(run.tokens_per_second(), 300.0, 1e-9);
-  for (TrainedRun& trained : run.trained) {  // as the log counts, including the first steps
+  for (TrainedRun& trained : run.trained) {  // the log also counts the first steps
     trained.log.training.push_back({.step = 100, .tokens = 5000});
   }
   EXPECT_NEAR(run.tokens_per_second(), 250.0, 1e-9);

@@ -1,4 +1,4 @@
-// Reading the source layer by layer gives the values of its own forward pass.
+// Reading the source layer by layer must give the values of a forward pass of the whole model.
 #include "tools/convert/activations.h"
 
 #include <ATen/core/grad_mode.h>

@@ -43,7 +43,7 @@ class ConvertTest : public FolderTest {
   }
   static std::string text() { return (trained().folder / "text.txt").string(); }
 
-  // A run of a dense model with other values of keys of [model.attention].
+  // Returns the config of a dense run with these keys of [model.attention].
   config::Config dense(const std::string& attention = "") const {
     const config::ModelOptions model = tiny::model(
         {.vocabulary = 256, .d_model = 24, .context_length = 32, .n_heads = 4, .d_head = 6, .d_hidden = 32});

@@ -1,4 +1,4 @@
-// Conversions of a tiny dense model: what is exact is exact, the rest is fitted, and bad input is refused.
+// Converts a tiny dense model: exact conversions reproduce its outputs, others are fitted, and bad input is refused.
 
 #include "conversion.h"
 #include "headroom/config/attention/score_options.h"
@@ -54,7 +54,7 @@ TEST_F(ConvertTest, FormulasThatAreTheProductAtTheStartAreExact) {
   EXPECT_FALSE(converted("s", "", "i - j < 3").exact);
 }
 
-// The factor of the scores and the norms of queries and keys are the source's, whatever the target says.
+// The result has the source's score factor and norms of queries and keys, whatever the target's config says.
 TEST_F(ConvertTest, ScoresKeepTheirScale) {
   const std::string sources[] = {
       "scale=learned",
@@ -82,7 +82,7 @@ TEST_F(ConvertTest, KeysMayBeGroupedOrUngrouped) {
   expect_refused(request("n_heads=2 n_kv_heads=1"), "n_kv_heads");
 }
 
-// The gates stay with their heads.
+// A head keeps its forget gates.
 TEST_F(ConvertTest, ForgetGatesAreKept) {
   train(dense("position=forgetting"));
   const auto forgetting = [&](const std::string& change) { return convert(request("position=forgetting " + change)); };
@@ -96,7 +96,7 @@ TEST_F(ConvertTest, ForgetGatesAreKept) {
   EXPECT_FALSE(exclusive.exact);
 }
 
-// The sinks stay with their heads.
+// A head keeps its sinks.
 TEST_F(ConvertTest, SinksAreKept) {
   train(dense("sink=true"));
   const auto sinks = [&] { return store::read_checkpoint(folder_ / "converted.safetensors").tensors; };
@@ -114,7 +114,7 @@ TEST_F(ConvertTest, SinksAreKept) {
   }
 }
 
-// A latent narrower or wider than what the source has, and positions that rotate nothing.
+// Latents may be narrower or wider than the source's keys and values, and positions may rotate nothing.
 TEST_F(ConvertTest, LatentsOfAnySizeStart) {
   for (const char* position : {"learned", "rope"}) {
     fs::remove_all(folder_ / "dense");
@@ -203,7 +203,7 @@ TEST_F(ConvertTest, ConvertsTheNamedLayersOnly) {
   expect_refused(r, "--layers");
 }
 
-// Layer 1 has another kind of heads in the source, in the target, or in both.
+// The heads of layer 1 differ in kind from those of layer 0 in the source, in the target, or in both.
 TEST_F(ConvertTest, LayersMayDiffer) {
   const auto layers = [](const std::string& first, const std::string& second) {
     const auto entry = [](const std::string& projection) {
@@ -230,12 +230,12 @@ TEST_F(ConvertTest, LayersMayDiffer) {
   };
   EXPECT_TRUE(converted(source.model.layers, nothing).exact);
   EXPECT_EQ(difference(), 0.0);
-  // Gates and compositions start exactly on heads of any kind.
+  // Gates and compositions start as the identity on heads of any kind.
   EXPECT_TRUE(converted(source.model.layers, "gate_output=head").exact);
   EXPECT_LT(difference(), 1e-4);
   EXPECT_TRUE(converted(source.model.layers, "composition=dynamic").exact);
   EXPECT_LT(difference(), 1e-4);
-  // SwitchHead gives its maps to dense heads; dense heads become SwitchHead.
+  // SwitchHead layers become dense layers and the reverse.
   for (const char* second : {"experts", "dense"}) {
     std::vector<config::LayerOptions> narrow = layers("experts", second);
     narrow[1].attention.insert({{"n_heads", "2"}, {"d_head", "8"}});
@@ -283,7 +283,7 @@ TEST_F(ConvertTest, LayersMayShareKeys) {
       store::read_checkpoint(folder_ / "converted.safetensors").tensors.contains("model.layer2.attention.w_k"));
   convert(shared("1"));
   EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), bytes);
-  // The result is a source whose sharing layers stay; other layers may change.
+  // The result can be converted again: layers that share keys stay as they are, other layers may change.
   ConvertRequest again = shared("1");
   again.source = (folder_ / "shared.safetensors").string();
   fs::rename(folder_ / "converted.safetensors", again.source);
@@ -306,8 +306,8 @@ at::Tensor rotated(const at::Tensor& x, const at::Tensor& angles) {
   return at::cat({a * c - b * s, a * s + b * c}, 2);
 }
 
-// The second layer reads the tokens of the first through a matrix. Its heads have the keys of the first layer, turned
-// and scaled, and the values of the first.
+// The second layer reads the first layer's input through a matrix. Its heads have the first layer's keys, rotated and
+// scaled, and the first layer's values.
 TEST(SharedStartTest, HeadsThatCanShareKeysKeepTheirScoresAndOutputs) {
   const std::int64_t n = 200, d = 8, heads = 4, e = 4;
   const at::Tensor x = random_tensor({n, d}, 1), map = random_tensor({d, d}, 2);
@@ -385,7 +385,7 @@ TEST_F(ConvertTest, LatentsAndRoutedHeadsStartFromTheSource) {
   train(dense());
   const auto error_of = [&](const std::string& change) {
     ConvertRequest r = request(change);
-    r.fit_steps = 1;  // reports the errors of the start
+    r.fit_steps = 1;  // the reported errors are those of the starting values
     const Conversion made = convert(r);
     double sum = 0.0;
     for (const LayerError& layer : made.layers) {

@@ -1,4 +1,4 @@
-// The heads of each layer under a budget.
+// Tests how heads are allocated to layers under a budget.
 #include "tools/convert/heads.h"
 
 #include <random>
@@ -19,7 +19,7 @@ double sum_of(const std::vector<LayerOptions>& options, const Chosen& chosen, st
   return sum;
 }
 
-// Calls visit() with each choice.
+// Calls visit() with every combination of choices.
 void for_each_choice(const std::vector<LayerOptions>& options, const std::function<void(const Chosen&)>& visit) {
   Chosen chosen(options.size(), 0);
   for (bool more = true; more;) {
@@ -32,7 +32,7 @@ void for_each_choice(const std::vector<LayerOptions>& options, const std::functi
   }
 }
 
-// Option 4 takes keys of the layer below, unless that has option 3.
+// Option 4 takes the keys of the layer below, which is impossible if that layer has option 3.
 bool has_keys(const Chosen& chosen) {
   for (std::size_t layer = 0; layer < chosen.size(); ++layer) {
     if (chosen[layer] == 4 && (layer == 0 || chosen[layer - 1] == 3)) {
@@ -42,8 +42,8 @@ bool has_keys(const Chosen& chosen) {
   return true;
 }
 
-// Six layers of five options with random values, the first of any sign; limits from impossible to loose. The fifth
-// option takes keys, and the fourth gives none.
+// Six layers have five options with random values; the first value may have any sign. Limits range from impossible to
+// loose. The fifth option takes keys, and the fourth gives none.
 TEST(AllocateTest, FindsWhatTryingAllChoicesFinds) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> uniform(0.0, 1.0);
@@ -134,7 +134,7 @@ TEST_F(HeadsTest, StayWithinEachBudget) {
   EXPECT_LE(half.chosen.predicted, half.uniform->predicted);
   EXPECT_LE(half.uniform->shares[0], 0.5);
   EXPECT_LT(half.uniform_loss, 6.0);
-  // Another budget needs no measurement: the files of the layers stay as they are.
+  // Another budget needs no new measurements: the cached files of the layers do not change.
   const auto layer_files = [&] {
     std::vector<fs::file_time_type> all;
     for (const auto& entry : fs::recursive_directory_iterator(folder_ / "cache" / "heads")) {
@@ -162,7 +162,7 @@ TEST_F(HeadsTest, StayWithinEachBudget) {
   EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), bytes);
 }
 
-// The second layer adds nothing, so half of the costs are spent on the first one.
+// The second layer adds nothing, so half of the cost is spent on the first one.
 TEST_F(HeadsTest, ALayerWhoseHeadsAreZeroGetsNone) {
   train(dense());
   HeadsRequest half = budget("macs=0.5");
@@ -177,7 +177,7 @@ TEST_F(HeadsTest, ALayerWhoseHeadsAreZeroGetsNone) {
   EXPECT_EQ(written().model.of_layer(1).attention.n_heads, 0);
 }
 
-// Only shared keys store as little as this without losing a layer or most keys.
+// This little storage needs shared keys, or else the loss of a layer or of most keys.
 TEST_F(HeadsTest, LayersShareKeysWithinABudgetOfTheCache) {
   config::Config source = dense();
   source.model.attention.n_heads = 1;
@@ -195,7 +195,7 @@ TEST_F(HeadsTest, LayersShareKeysWithinABudgetOfTheCache) {
   EXPECT_NEAR(result.conversion.loss_after - result.conversion.loss_before, result.measured, 1e-6);
 }
 
-// Layers 1 and 2 of the source share keys and stay as they are. The result is converted again.
+// Layers 1 and 2 of the source share keys and stay as they are. The result can be converted again.
 TEST_F(HeadsTest, SourcesMayShareKeys) {
   config::Config source = dense("n_heads=6 d_head=4");
   source.model.n_layers = 3;
@@ -213,7 +213,7 @@ TEST_F(HeadsTest, SourcesMayShareKeys) {
   }
 }
 
-// The time of steps is limited too. 4 key heads cannot serve the 6 query heads of the layer above.
+// The step time is limited, too. 4 key heads cannot serve the 6 query heads of the layer above.
 TEST_F(HeadsTest, OwnersOfSharedKeysServeAllHeads) {
   train(dense("n_heads=6 d_head=4"));
   const std::vector<double> shares = choose_heads_by_layer(budget("step_time=1,kv_cache=0.4")).chosen.shares;
@@ -255,7 +255,7 @@ TEST_F(HeadsTest, AWholeBudgetKeepsTheSource) {
   }
 }
 
-// Returns the sums for fitting head outputs z [n, H d] to y [n, d].
+// Returns the sums from which fit_values() maps head outputs z [n, H d] to y [n, d].
 HeadSums sums_of(const at::Tensor& z, const at::Tensor& y) {
   const at::Tensor features = at::cat({z, at::ones({z.size(0), 1}, at::kDouble)}, 1);
   return {.gram = at::mm(features.t(), features),
@@ -266,7 +266,7 @@ HeadSums sums_of(const at::Tensor& z, const at::Tensor& y) {
           .queries = static_cast<double>(z.size(0))};
 }
 
-// With all heads and the full rank, nothing limits the closed form but the ridge, and it is the least-squares solution.
+// With all heads and the full rank, only the ridge limits the closed form, which is the least-squares solution.
 TEST(ValueFitTest, IsTheLeastSquaresSolutionWithoutALimit) {
   const std::int64_t n = 400, heads = 2, d = 5;
   const at::Tensor z = random_tensor({n, heads * d}, 3), y = random_tensor({n, d}, 4);
@@ -276,7 +276,7 @@ TEST(ValueFitTest, IsTheLeastSquaresSolutionWithoutALimit) {
   const double least = (y - at::mm(features, best)).square().sum().item<double>() / sums.energy;
   const ValueFit fit = fit_values(sums, {0, 1}, d, /*with_bias=*/true);
   EXPECT_NEAR(fit.error, least, 1e-5);
-  // The error is that of the factors which are returned.
+  // The returned factors must have the returned error.
   at::Tensor predicted = fit.bias.unsqueeze(0).expand({n, d});
   for (std::int64_t h = 0; h < heads; ++h) {
     predicted = predicted + at::mm(at::mm(z.narrow(1, h * d, d), fit.values[h]), fit.outputs[h]);

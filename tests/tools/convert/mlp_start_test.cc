@@ -1,4 +1,4 @@
-// MLPs that become experts: exact if all are chosen, through the file.
+// Converts MLPs to experts. If all experts are active, the conversion is exact, also after a checkpoint round trip.
 #include "tools/convert/start.h"
 
 #include "conversion.h"

@@ -255,7 +255,7 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   EXPECT_HAS(refusal("blim", "b.jsonl", "{}"), "did you mean blimp?");
   EXPECT_HAS(refusal("piqa", "e.jsonl", "\n"), "holds no questions");
   EXPECT_HAS(refusal("blimp", "e.jsonl", "\n"), "holds no questions");
-  // JSON that follows blank characters is not read as a passage of text.
+  // JSON after blank characters is not read as a passage of text.
   EXPECT_HAS(refusal("lambada", "l.txt", "\n {\"words\": \"a head\"}\n"), "has no field \"text\"");
   EXPECT_HAS(
       refusal("copa", "c.jsonl",
@@ -281,7 +281,7 @@ TEST_F(ZeroShot, CompositionScoresTheAnswers) {
   EXPECT_EQ(json["blocks"]["object_superclass"]["answers"], 2);
   EXPECT_NEAR(std::log(json["patterns"]["who"]["perplexity"].get<double>()), -(gh + kl) / 2, 1e-4);
   EXPECT_HAS(refusal("composition", "d.jsonl", "{\"task_id\": \"task74\", \"texts\": \"x\"}"), "task0 to task73");
-  // In a short context each answer is scored by itself.
+  // If the context is short, each answer is scored separately.
   config::ModelOptions options = model_options(0);
   options.context_length = 12;
   const models::LanguageModel small(options, 5);
@@ -289,7 +289,7 @@ TEST_F(ZeroShot, CompositionScoresTheAnswers) {
       evaluate_zero_shot(small, *tokenizer_, {.task = "composition", .data = folder_ / "c.jsonl"});
   EXPECT_EQ(apart.subsets.size(), 2U);
   EXPECT_EQ(apart.texts, 3);
-  // Answers that fit into the context together are scored together.
+  // If the answers fit into the context together, they are scored together.
   write_text_file(folder_ / "e.jsonl",
                   "{\"task_id\": \"task6\", \"texts\": \"ab [ cd ]\\nef [ gh ]\\nij [ kl ]\\n\"}\n");
   const ZeroShotResult part =
@@ -329,7 +329,7 @@ TEST_F(ZeroShot, TargetLossCountsOnlyTheTargetsTokens) {
   EXPECT_NEAR(json["loss"].get<double>(), -both / 11, 1e-5);
   EXPECT_NEAR(std::log(json["perplexity"].get<double>()), -both / 11, 1e-5);
   EXPECT_EQ(json["questions"], 2);
-  // A blank is added only between texts that have none, and an instruction's input is read.
+  // A blank is added only between texts that do not have one, and an instruction's input is read.
   const std::pair<const char*, double> rows[] = {
       {R"({"prompt": "every token", "completion": " rests"})", sum("every token", " rests")},
       {R"({"inputs": "every", "targets": "\nroom"})", sum("every", "\nroom")},
@@ -343,7 +343,7 @@ TEST_F(ZeroShot, TargetLossCountsOnlyTheTargetsTokens) {
   EXPECT_HAS(refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}"), "u.jsonl:1: must have the fields");
 }
 
-// The public files, if available: all questions are read.
+// Reads all questions of the public files, if available.
 TEST_F(ZeroShot, ReadsThePublicFiles) {
   const std::filesystem::path data = std::filesystem::path(HEADROOM_SOURCE_DIR).parent_path() / "shared" / "data";
   if (!std::filesystem::exists(data)) {

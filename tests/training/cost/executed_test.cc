@@ -1,5 +1,5 @@
-// executed_cost() against the products of small models, each written [rows x inner x columns]. tests/engine/models
-// compares it with the products that forward passes of every part execute.
+// Compares executed_cost() with the matmuls of small models, each written [rows x inner x columns]. tests/engine/models
+// compares the count with the matmuls that forward passes of every part execute.
 #include <gtest/gtest.h>
 
 #include "small_model.h"
@@ -21,7 +21,7 @@ constexpr std::int64_t kDense = kQuery + kKeys + kValues + kOutput + kScores + k
 constexpr std::int64_t kMlp = 5 * 10 * 11 + 5 * 11 * 10;
 constexpr std::int64_t kHead = 5 * 10 * 7;
 
-// Expects that in each case an attention layer of small() with `common` has `count` MACs more than kDense.
+// Expects that in each case an attention layer of small() with `common` has `count` more MACs than kDense.
 void expect_added(const std::string& common, const std::vector<Counted>& cases) {
   for (const auto& [assignments, count] : cases) {
     const ModelOptions model = with(small(), common + " " + assignments);
@@ -43,7 +43,7 @@ TEST(Executed, VisiblePairs) {
     const ExecutedCost cost = executed_cost(with(small(), assignments), batch);
     return cost.step_macs - cost.visible_macs;
   };
-  constexpr std::int64_t kPair = 3 * 2 * (4 * 3 * 2);  // of a step: 2 layers, 4 heads, score and value of width 3
+  constexpr std::int64_t kPair = 3 * 2 * (4 * 3 * 2);  // per step: 2 layers, 4 heads, scores and values of width 3
   EXPECT_EQ(hidden(""), 10 * kPair);
   EXPECT_EQ(hidden("", 6), 6 * 10 * kPair);
   EXPECT_EQ(hidden("attention.window=6"), 13 * kPair);
@@ -150,7 +150,7 @@ TEST(Executed, OtherKinds) {
   EXPECT_THROW(cost("", 0), UserError);
 }
 
-// Without memory the two accountings differ only in selection (H) and in the weighted averages.
+// Without memory, the two accountings differ only in the routing (H) and in the weighted averages.
 TEST(Executed, AgreesWithThePapersWhereTheyCountTheSame) {
   EXPECT_EQ(executed_cost(small_model(), 1).attention_macs, 2 * paper_cost(small_model()).attention_macs);
 }

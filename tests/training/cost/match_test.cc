@@ -1,4 +1,4 @@
-// match() against the papers' printed widths.
+// Compares match() with the widths that papers print.
 #include "training/cost/match.h"
 
 #include "folder_test.h"
@@ -38,7 +38,7 @@ TEST(Match, FindsThePrintedWidths) {
       {"switchhead/enwik8_41m_dense_h8", {"switchhead/enwik8_41m_dense_h2"}},
       {"switchhead/wt103_45m_rope_dense_h10", {"switchhead/wt103_45m_rope_dense_h2"}},
       {"switchhead/wt103_244m_rope_dense_h16", {"switchhead/wt103_244m_rope_dense_h2"}},
-      // Not printed: recipes that were made by match().
+      // These recipes are not printed in a paper; match() made them.
       {"demo/dense_h8", {"demo/dense_h2", "demo/switchhead_h2"}},
       {"zoo/dense",
        {"zoo/switchhead",
@@ -74,9 +74,9 @@ TEST(Match, FindsThePrintedWidths) {
   }
 }
 
-// d_head as printed, but another d_hidden: the authors stopped before the largest that fits (Enwik8, both rotary rows,
-// C4 262M, three kinds of experts), used one width for all rows with two kinds (vk, qo), or went over the target
-// (WikiText-103 262M by 630 parameters, MoA 47M by 192).
+// The papers print this d_head, but another d_hidden: the authors stopped before the largest that fits (Enwik8, both
+// rotary rows, C4 262M, three kinds of experts), used one width for all rows with two kinds (vk, qo), or exceeded the
+// target (WikiText-103 262M by 630 parameters, MoA 47M by 192).
 TEST(Match, FindsThePrintedHeadsBesideAnotherMlp) {
   const std::tuple<const char*, const char*, std::int64_t> rows[] = {
       {"switchhead/c4_262m", k262M, 4190},
@@ -153,7 +153,7 @@ TEST(Match, RotaryHeadsTurnInPairsOfChannels) {
   EXPECT_EQ(d_head(0.25), 203);  // 50; 204 and 205 would make 51
 }
 
-// Widths that an entry of model.layers sets stay; the others are matched.
+// Widths that an entry of model.layers sets do not change; the others are matched.
 TEST(Match, LayersTakeTheWidthsThatTheyInherit) {
   const config::Config target = recipe("zoo/dense");
   config::Config config = recipe("zoo/linear_switchhead");
@@ -186,7 +186,7 @@ TEST(Match, RefusesATargetThatIsTooSmall) {
   EXPECT_THROW(match(recipe("switchhead/wt103_47m"), target, MatchBy::parameters), UserError);
 }
 
-// SwitchHead, section 3.5: the three models that it specifies fully.
+// SwitchHead, section 3.5, specifies three models completely.
 TEST(MatchByMacs, FindsThePrintedHeadsAndWidths) {
   const std::tuple<const char*, const char*, const char*, std::int64_t, std::int64_t> rows[] = {
       {"switchhead/c4_47m", k47M, "switchhead/c4_63m_macs", 445'091'840, 63'081'400},

@@ -38,7 +38,7 @@ TEST(StepMemory, IsCountedByHand) {
 
 TEST(StepMemory, DroppedWeightsAreKept) {
   const std::string dropout = "model.attention.dropout=0.1 ", linear = "model.attention.score=linear ";
-  // Before and after the dropout, in 3 sequences, 2 layers, 2 heads, 8 queries and 8 keys.
+  // A step stores the weights before and after dropout, for 3 sequences, 2 layers, 2 heads, 8 queries and 8 keys.
   EXPECT_EQ(activations(dropout) - activations(), 4 * 2 * 3 * 2 * 2 * 8 * 8);
   EXPECT_EQ(activations(dropout + linear), activations(linear));
 }
@@ -58,7 +58,7 @@ TEST(StepMemory, FormulasWithoutAKernelKeepTheirValues) {
   EXPECT_EQ(with_formula("alibi", "s + b") - plain, kPairs);  // the weights
   EXPECT_EQ(with_formula("alibi", "20 * tanh(s / 20) + b") - plain, 2 * kPairs);
   EXPECT_EQ(with_formula("alibi", "b * log(1 + exp(s))") - plain, 4 * kPairs);  // exp, 1 + exp, log
-  EXPECT_EQ(with_formula("none", "s * b", 0.1) - plain, 3 * kPairs);            // s, weights twice
+  EXPECT_EQ(with_formula("none", "s * b", 0.1) - plain, 3 * kPairs);            // s, and the weights twice
 }
 
 TEST(StepMemory, MuonKeepsNoSquaresOfWhatItMoves) {
@@ -86,7 +86,7 @@ TEST(StepMemory, NarrowProductsTakeHalfAndCopiesOfTheMatrices) {
 TEST(StepMemory, GrowsWithMemoryKeysAndExperts) {
   const std::string relative = "model.attention.position=relative ", memory = relative + "model.memory_length=8 ",
                     experts = memory + "model.mlp.kind=experts model.mlp.top_k=";
-  // Keys and values of the memory in two layers; the memory of 3 sequences before and after.
+  // Counts the keys and values of the memory in two layers, and the memory of 3 sequences before and after.
   EXPECT_EQ(activations(memory) - activations(relative), 4 * 3 * (2 * 8 * 2 * 2 * 4 + 2 * 2 * 8 * 16));
   EXPECT_EQ(activations(experts + "4") - activations(experts + "2"), 4 * 3 * 8 * 2 * 2 * 32);
 }
@@ -111,7 +111,7 @@ constexpr std::int64_t kHeads = 4 * 3;  // elements of the keys or the values of
 
 TEST(Cache, KeysAndValuesOfEveryToken) {
   expect_cached("", {{"", 5 * 2 * kHeads}, {"kind=classifier n_classes=2", 0}});
-  // A layer of the decoder also caches the source.
+  // A decoder layer also caches the source's keys and values.
   expect_cached("kind=encoder_decoder n_decoder_layers=2", {{"", (5 + 5) * 2 * kHeads}});
   const std::string linear = "attention.score=linear attention.n_mixtures=1 attention.position=none ";
   EXPECT_EQ(decoding_cache_elements(with(small_model(), linear + "kind=encoder_decoder n_decoder_layers=2")) -

@@ -1,4 +1,4 @@
-// The computed figures against the printed tables.
+// Compares the computed figures with the printed tables.
 #include "training/cost/papers/figures.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST_F(Paper, LargeRotarySwitchHeadIsPrintedWithItsMemory) {
   EXPECT_EQ(paper_cost(model).attention_macs, 3'365'470'208);
 }
 
-// The printed figures that our counts do not reproduce, each with its reason.
+// Our counts do not reproduce these printed figures, each for the stated reason.
 const std::map<std::string, std::vector<std::string>> kDisagree = {
     {"switchhead", {}},
     {"moa", {"En-De (D) 8k32e128d parameters", "En-De (E) 8k32e256d macs", "Admin 60L-12L macs"}},
@@ -69,7 +69,7 @@ TEST(PaperCost, ExpertsInKeysAndQueries) {
   config::ModelOptions m =
       with(small_model(),
            "memory_length=5 attention.n_heads=2 attention.projection=experts attention.n_experts=7 attention.top_k=4");
-  // 2CT^2He = 600; a projection dHeT = 300, with experts 4 times that and HkTe = 120; a selection EdTC = 700.
+  // 2CT^2He = 600. A projection costs dHeT = 300; with experts, 4 times that and HkTe = 120. Routing costs EdTC = 700.
   const auto macs = [&m](std::vector<std::string> experts) {
     m.attention.of<config::ExpertOptions>().experts = std::move(experts);
     return paper_cost(m).attention_macs;
@@ -82,11 +82,11 @@ TEST(PaperCost, ExpertsInKeysAndQueries) {
   EXPECT_EQ(paper_cost(m).attention_memory, 2 * 2 * 2 * 25 + 4 * 2 * 3 * 5 + 2 * 7 * 5 * 2);
   m.attention.position = "relative";
   EXPECT_EQ(macs({"q"}), 600 + 3 * 300 + 4 * 300 + 120 + 700 + 2 * 2 * 10 * 5 * 3);
-  // Without experts: a dense layer, whose position term has the factor C.
+  // Without experts this is a dense layer, whose position term has the factor C.
   EXPECT_EQ(macs({}), 600 + 4 * 300 + 2 * 2 * 2 * 5 * 3 * 10);
 }
 
-// The attention costs of small_model() with these changes (d = 10, T = S = 5, H = 4, e = 3), less those of
+// Returns the attention costs of small_model() with these changes (d = 10, T = S = 5, H = 4, e = 3), minus those of
 // small_model().
 void expect_extra(const std::string& assignments, std::int64_t macs, std::int64_t memory) {
   const PaperCost cost = paper_cost(with(small_model(), assignments)), base = paper_cost(small_model());
@@ -112,7 +112,7 @@ TEST(PaperCost, OtherParts) {
       2 * (matrix + 25 * 2 * 2 + 5 * (hidden * 2 + maps) + 5 * 4));
   expect_extra("attention.projection=gated_heads", 4 * 10 * 5 + 4 * 5 * 3, 4 * 5);
   expect_extra("attention.projection=shared_and_routed attention.top_k=1", 6 * 10 * 5 + 4 * 5 * 3, 6 * 5);
-  // MoA's terms with two of four heads, two key heads and routers of four scores.
+  // MoA has two of four heads, two key heads and routers of four scores.
   expect_extra("attention.projection=routed_queries attention.n_kv_heads=2 attention.top_k=1",
                -4 * 2 * head * 10 - matrix * 3 + 2 * 2 * 5 * 3 + 4 * 10 * 5, -4 * 2 * head - matrix + 4 * 5);
   const std::int64_t factors = 4 + 3, product = 4 * 3, dense = 10 * 4 * 3;  // of one rank; of one projection
@@ -120,13 +120,13 @@ TEST(PaperCost, OtherParts) {
                5 * 2 * 2 * factors);
   expect_extra("attention.projection=factored attention.kv_rank=2 attention.q_rank=3",
                5 * ((3 + 2 * 2) * (10 * factors + product) - 3 * dense), 5 * (3 + 2 * 2) * factors);
-  // e = 4: one channel more in all scores and values.
+  // With e = 4, all scores and values have one more channel.
   expect_extra("attention.projection=tied attention.d_head=4 attention.n_kv_heads=2",
                5 * (2 * 10 * 4 * 4 + 10 * (2 * 4 + 2) - 4 * dense) + 2 * matrix,
                5 * (2 * 4 * 4 + 2 * 4 + 2 - 4 * 4 * 3));
 }
 
-// Three heads of two of five tokens, and a dense head.
+// There are three heads of two of five tokens, and a dense head.
 TEST(PaperCost, SparseHeads) {
   const config::ModelOptions m = with(small_model(),
                                       "kind=masked_language_model attention.projection=sparse_heads "

@@ -78,7 +78,7 @@ TEST(Ranks, MomentsAreBalanced) {
   }
 }
 
-// Muon's matrices stay whole. The tensors that it leaves to AdamW are cut, above all embedding and output layer.
+// Muon's matrices are not cut. The tensors that AdamW updates are, especially the embedding and the output layer.
 TEST(Ranks, MuonCutsTensorsThatAreNotLayerMatrices) {
   config::Config config = recipe("switchhead/c4_262m");
   config.train.optimizer = config::Optimizer::muon;
@@ -121,8 +121,8 @@ TEST(Ranks, SentAndReceivedBytesMatch) {
 TEST(Ranks, AnAccumulatorIsSentOnce) {
   config::Config config = recipe("switchhead/wt103_47m");
   config.train.accumulate = 16;
-  // With one accumulator a rank the traffic is that of an all-reduce; with 16 accumulators gradients take 16 / 2 times
-  // it.
+  // With one accumulator per rank, the traffic is that of an all-reduce; with 16 accumulators, gradients take 16 / 2
+  // times as much.
   EXPECT_NEAR(ranks_cost(config, 2).of_all_reduce(), (8.0 + 1.0) / 2.0, 0.001);
   config.train.gradient_accumulators = 2;
   EXPECT_NEAR(ranks_cost(config, 2).of_all_reduce(), 1.0, 0.001);
@@ -149,8 +149,8 @@ TEST(Ranks, StagingIsBounded) {
   }
 }
 
-// As training does (docs/processes.md): two accumulators of six micro-batches do not suffice for four ranks, and four
-// do not divide six.
+// Accumulators follow training (docs/processes.md): two accumulators of six micro-batches do not suffice for four
+// ranks, and four do not divide six.
 TEST(Ranks, AccumulatorsAreRaisedToADivisor) {
   config::Config config = recipe("switchhead/wt103_47m");
   tiny::set(config, "train.batch_size=6 train.accumulate=6 train.gradient_accumulators=2");

@@ -1,4 +1,4 @@
-// Shipped recipes repeat nothing, and translation runs save each epoch; tests/recipes has their sizes and settings.
+// Shipped recipes repeat nothing, and translation runs save every epoch. tests/recipes checks sizes and settings.
 #include <gtest/gtest.h>
 
 #include "small_model.h"
@@ -11,7 +11,7 @@ std::vector<config::Recipe> shipped() {
   return config::list_recipes();
 }
 
-// The keys that the row itself or one of its sets gives.
+// Returns the keys that the row or one of its sets gives.
 std::vector<std::string> own_keys(const config::Config& config, const config::Recipe& recipe) {
   const std::string origin = "#" + recipe.name.substr(recipe.name.find('/') + 1) + ":";
   std::vector<std::string> keys;
@@ -23,7 +23,7 @@ std::vector<std::string> own_keys(const config::Config& config, const config::Re
   return keys;
 }
 
-// Rows that neither repeat what they inherit nor lead through more than two bases.
+// Rows do not repeat what they inherit, and have at most two bases.
 TEST(Recipes, SetOnlyKeysThatDifferFromTheirBase) {
   struct Loaded {
     config::Recipe listed;
@@ -55,7 +55,7 @@ TEST(Recipes, SetOnlyKeysThatDifferFromTheirBase) {
   }
 }
 
-// The recipes of a folder whose names contain `part`; at least one.
+// Returns the recipes of a folder whose names contain `part`; expects at least one.
 std::map<std::string, config::Config> recipes_with(const std::string& folder, const std::string& part) {
   std::map<std::string, config::Config> found;
   for (const config::Recipe& listed : shipped()) {
@@ -67,7 +67,7 @@ std::map<std::string, config::Config> recipes_with(const std::string& folder, co
   return found;
 }
 
-// tests/recipes/moa.md has the tokens and the epochs of these recipes.
+// tests/recipes/moa.md has these recipes' tokens and epochs.
 TEST(Recipes, TranslationWritesACheckpointEachEpoch) {
   for (const char* part : {"wmt14_", "table7_"}) {
     for (const auto& [name, config] : recipes_with("moa", part)) {

@@ -1,4 +1,4 @@
-// The JSON and the tables of the reports.
+// Checks the JSON and the tables of the reports.
 #include "training/cost/report.h"
 
 #include <cstdlib>

@@ -27,7 +27,7 @@ TEST(Scaled, LatentWidthsToo) {
   EXPECT_EQ(rank(*scaled(base, 2.0)), 2 * rank(base));
 }
 
-// The parameters times 20 tokens each times the multiply-accumulates of a token are what the time is enough for.
+// Parameters times 20 tokens each times the multiply-accumulates per token must equal what the time allows.
 TEST(LargestWithin, IsTheLargestThatFits) {
   const config::Config base = recipe("demo/switchhead_h2");
   const auto needed = [](const config::Config& config) {

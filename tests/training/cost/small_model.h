@@ -1,4 +1,4 @@
-// Models for the tests of the room: a small one, changes of it, and the shipped recipes.
+// Models for this room's tests: a small model, changed models, and shipped recipes.
 #pragma once
 
 #include <cstdlib>
@@ -20,13 +20,13 @@ inline config::ModelOptions with(const config::ModelOptions& model, const std::s
   return tiny::changed(model, "", assignments);
 }
 
-// Changes of a model, and the count that they lead to.
+// Changes of a model, and the expected count.
 struct Counted {
   std::string assignments;
   std::int64_t count = 0;
 };
 
-// A shipped recipe, from the source tree.
+// Loads a shipped recipe from the source tree.
 inline config::Config recipe(const std::string& name) {
   setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
   return config::load_config(name);

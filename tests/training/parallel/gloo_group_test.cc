@@ -1,4 +1,4 @@
-// A group of one, and groups of ranks in forked processes.
+// Tests groups of one rank, and groups of ranks in forked processes.
 #include "training/parallel/gloo_group.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace headroom::parallel::gloo_group_test {
 
 constexpr int kPassed = 0, kFailed = 1, kThrew = 2;
 
-// Runs `passes` on each rank of a group, in processes. Returns their exit statuses by rank.
+// Runs `passes` on each rank of a group in a separate process. Returns the exit statuses by rank.
 std::vector<int> run_ranks(int size, const std::function<bool(GlooGroup&)>& passes) {
   const Rendezvous rendezvous;
   std::vector<pid_t> children;
@@ -44,7 +44,7 @@ std::vector<int> run_ranks(int size, const std::function<bool(GlooGroup&)>& pass
   return statuses;
 }
 
-// Whether `wait` throws a PeerError that names this rank.
+// Returns whether `wait` throws a PeerError that names this rank.
 bool fails_because_of(int rank, const std::function<void()>& wait) {
   try {
     wait();

@@ -10,7 +10,7 @@ namespace headroom::parallel::launcher_test {
 
 using Variables = std::map<std::string, std::string>;
 
-// Reads the launch with these variables alone.
+// Returns what read_launch() finds if these environment variables are set.
 std::optional<Launch> launch(const Variables& variables) {
   for (const auto& [name, value] : variables) {
     ::setenv(name.c_str(), value.c_str(), 1);
@@ -32,7 +32,7 @@ std::optional<Launch> launch(const Variables& variables) {
 
 TEST(Launcher, AProcessStartedAloneHasNone) {
   EXPECT_FALSE(launch({}));
-  // A batch script sees the variables of its whole job.
+  // A batch script has the variables of the whole job.
   EXPECT_FALSE(launch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_NODELIST", "a[1-4]"}}));
 }
 

@@ -1,4 +1,4 @@
-// A small byte model, and its scores by definition.
+// A small byte model, and its log-probabilities computed from their definition.
 #pragma once
 
 #include "headroom/models/language_model.h"
@@ -14,7 +14,7 @@ inline config::ModelOptions model_options(std::int64_t memory) {
   return options;
 }
 
-// The log-probability of the text's last bytes, from a single pass over the model's context.
+// Returns the log-probability of the text's last bytes, from a single pass over the model's context.
 inline SpanScore by_definition(const models::LanguageModel& model, const std::string& context,
                                const std::string& answer) {
   const at::NoGradGuard no_grad;

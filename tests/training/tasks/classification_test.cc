@@ -1,4 +1,4 @@
-// Classification of sequences: ListOps expressions and texts.
+// Tests classification of ListOps expressions and texts.
 
 #include <cmath>
 
@@ -17,7 +17,7 @@ TEST(Classification, EvaluationIsTheMeanOverExamplesInAnyBatches) {
   const TaskData data = sequence_classification().open(config, folder.path());
   const Evaluation alone = data.validation->evaluate(*model, {.batch_size = 1});
   EXPECT_EQ(alone.predictions(), 70);
-  // By definition.
+  // The figures must equal their definitions.
   const at::NoGradGuard no_grad;
   const data::listops::Generated made = data::listops::generate(config.data);
   double loss = 0.0, right = 0.0;
@@ -77,7 +77,7 @@ TEST(Classification, EvaluatesAFile) {
   EXPECT_EQ(figures_of(own->evaluate(*model, {})), figures_of(opened.validation->evaluate(*model, {})));
 }
 
-// The labels are sorted, so the start of the file has only one of them.
+// The labels are sorted, so the start of the file has only one label.
 TEST(Classification, APartHasTheMeanOfTheWholeFile) {
   const tiny::Folder folder;
   const config::Config config = listops_config();

@@ -24,7 +24,7 @@ class CompositionModellingTask : public ::testing::Test {
   }
 
   TaskData open() const { return task_for(config_, "test").open(config_, folder_.path()); }
-  // A model that always predicts "Ada".
+  // Returns a model that always predicts "Ada".
   std::unique_ptr<models::Model> ada(const tokenizers::Tokenizer& tokenizer) const {
     config::ModelOptions options = config_.model;
     options.vocabulary_size = tokenizer.vocabulary_size();
@@ -85,7 +85,7 @@ TEST_F(CompositionModellingTask, ReadsABoundedNumberOfRows) {
     return figure(figures_of(data.validation->evaluate(*model, {.batch_size = 64, .most_tokens = most_tokens})),
                   "answer_perplexity");
   };
-  // The middle one of three rows, by the mean over the first two.
+  // The part is the middle row of three. Its loss follows from the means over the first row and the first two.
   const double second = 2.0 * std::log(perplexity(2, 0)) - std::log(perplexity(1, 0));
   EXPECT_NEAR(std::log(perplexity(3, 1)), second, 1e-6) << "one row at least";
   EXPECT_NE(perplexity(3, 1), perplexity(3, 0));

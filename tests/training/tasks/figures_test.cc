@@ -18,7 +18,7 @@ Sums added(const std::vector<Sums>& parts) {
   return all;
 }
 
-// Counts must be equal; sums of float32 losses, and so the figures, up to rounding.
+// Counts must be equal. Sums of float32 losses, and the figures made of them, may differ by rounding.
 void expect_same(const Task& task, const Sums& got, const Sums& expected) {
   ASSERT_EQ(got.size(), expected.size());
   for (const auto& [name, sum] : expected) {
@@ -30,7 +30,7 @@ void expect_same(const Task& task, const Sums& got, const Sums& expected) {
   }
 }
 
-// A file, and two files that divide its lines.
+// Returns a file, and two files that divide its lines.
 struct Shared {
   std::string whole, first, second;
   Shared(const tiny::Folder& folder, const std::string& ending, const std::string& text) {
@@ -81,7 +81,7 @@ TEST(Sums, GiveTheStandardErrorOfAMean) {
     return sums;
   };
   const auto error = [](const Sums& sums) { return standard_error(sums, kCrossEntropy, kSquaredCrossEntropy); };
-  // The standard deviation of the four is sqrt(20 / 3); the standard error of their mean is half of that.
+  // The standard deviation of the four is sqrt(20 / 3); the standard error of their mean is half as large.
   EXPECT_NEAR(error(of({1.0, 3.0, 5.0, 7.0})), std::sqrt(20.0 / 3.0) / 2.0, 1e-12);
   EXPECT_NEAR(error(added({of({1.0, 7.0}), of({3.0, 5.0})})), std::sqrt(20.0 / 3.0) / 2.0, 1e-12) << "of shards alike";
   EXPECT_EQ(error(of({2.0, 2.0, 2.0})), 0.0);
@@ -95,7 +95,7 @@ TEST(Sums, GiveTheStandardErrorOfAMean) {
   EXPECT_EQ(uncertainty({{"loss", 4.0}}), "");
 }
 
-// Every task's evaluation, and sliding windows, also sum the squares of the losses.
+// The evaluations of all tasks, and sliding windows, also sum the squares of the losses.
 TEST(Sums, SquareWhatTheyAddUp) {
   const tiny::Folder folder;
   for (const bool adaptive : {false, true}) {
@@ -127,8 +127,8 @@ TEST(Sums, SquareWhatTheyAddUp) {
   }
 }
 
-// A model without memory reads independent chunks, so the text may be cut between two of them; their common token is in
-// both parts.
+// A model without memory reads independent chunks, so the text may be cut between two chunks; both parts then have the
+// token at the cut.
 TEST(Sums, OfATextsPartsAddUp) {
   const tiny::Folder folder;
   config::ModelOptions options = tiny::config().model;
@@ -143,7 +143,7 @@ TEST(Sums, OfATextsPartsAddUp) {
   Sums parts = added({sums("first", text.substr(0, cut + 1)), sums("second", text.substr(cut))});
   EXPECT_EQ(sum_of(whole, kCrossEntropy).count, 402);
   for (auto& [name, sum] : parts) {
-    if (!name.ends_with(kCrossEntropy)) {  // counts of the file itself
+    if (!name.ends_with(kCrossEntropy)) {  // counts of the file, not of predictions
       EXPECT_EQ(sum.count, 404) << name;
       sum.count -= 1;
       sum.sum -= name == "text_bytes" ? 1.0 : 0.0;

@@ -1,4 +1,4 @@
-// Classification of images in memory, and in folders that are read on demand.
+// Tests classification of images in memory, and of images in folders, which are read on demand.
 
 #include <cmath>
 
@@ -32,7 +32,7 @@ TEST(PictureClassification, AugmentsOnlyTrainingImages) {
   EXPECT_EQ(figures_of(plain.validation->evaluate(*model, {})), figures_of(augmented.validation->evaluate(*model, {})));
 }
 
-// A new model's head is zero, so all classes are equally likely. This makes them differ, also between images.
+// A new model's head is 0, so all classes are equally likely. Random values make them differ, also between images.
 void tell_classes_apart(models::Model& model, const std::vector<double>& bias) {
   const at::NoGradGuard no_grad;
   at::manual_seed(1);
@@ -84,7 +84,7 @@ TEST(PictureClassification, NeedsFilesToValidateOn) {
   EXPECT_HAS(refusal(config), "data.validation: names no files");
 }
 
-// A folder of grey images of several sizes, whose brightest row encodes the label; one can be damaged.
+// Writes a folder of grey images of several sizes, whose brightest row encodes the label. One image can be corrupt.
 config::Config in_folder(const tiny::Folder& folder, bool with_damage = false) {
   config::Config config = images_config(folder);
   Random random(2);
@@ -191,7 +191,7 @@ TEST(PicturesInFolders, AreMixedWithTheirNeighbours) {
   }
 }
 
-TEST(Mixup, SharesAreThoseOfBeta) {
+TEST(Mixup, SharesMatchBeta) {
   constexpr int kDraws = 4000;
   for (const double alpha : {0.2, 1.0, 3.0}) {
     double mean = 0.0, square = 0.0;

@@ -18,7 +18,7 @@ struct Sum {
   std::int64_t tokens = 0;
 };
 
-// The definition: one stream of chunks of T tokens, each with the memory of the previous chunk.
+// By definition, the text is one stream of chunks of T tokens, each with the memory of the previous chunk.
 Sum by_definition(const models::LanguageModel& model, const std::vector<std::int32_t>& ids) {
   const at::NoGradGuard no_grad;
   const std::int64_t length = model.options().context_length;
@@ -62,7 +62,7 @@ TEST(EvaluateText, IsTheMeanCrossEntropyOfOneStream) {
   }
 }
 
-// The loss of each chunk in a whole evaluation.
+// Returns the loss of each chunk in a whole evaluation.
 std::map<std::int64_t, Sums> chunk_sums(const models::LanguageModel& model, const data::TokenFile& tokens) {
   const at::NoGradGuard no_grad;
   std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens.size()));
@@ -181,7 +181,7 @@ TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
   for (const std::int64_t stride : {1, 3, 8}) {
     double sum = 0.0;
     for (std::int64_t place = 1; place <= last; ++place) {
-      // The window that predicts it: the first, or the one whose last `stride` predictions include it.
+      // The window that predicts the token: the first, or the one whose last `stride` predictions include it.
       const std::int64_t over = std::max<std::int64_t>(0, place - length);
       const std::int64_t end = std::min(length + (over + stride - 1) / stride * stride, last);
       models::Memory memory;
@@ -247,7 +247,7 @@ TEST(DataIdentity, CoversALongFile) {
   const tiny::Folder folder;
   const std::string text = tiny::text(std::size_t{3} << 20);
   const std::string identity = data_identity(*tiny::token_file(folder, "a", text));
-  // Another second half: some of the 64 sections are in it.
+  // With another second half, some of the 64 hashed sections differ.
   const std::string other = text.substr(0, text.size() / 2) + tiny::text(text.size() - text.size() / 2, 2);
   ASSERT_EQ(other.size(), text.size());
   EXPECT_NE(data_identity(*tiny::token_file(folder, "b", other)), identity);

@@ -57,7 +57,7 @@ TEST(PackSentences, FillsRowsWithWholeSentences) {
   EXPECT_EQ(place, file->size());
 }
 
-// Byte-level BPE with a token for each byte, and merges that contain line ends.
+// Byte-level BPE has a token for each byte, and merges that contain line ends.
 constexpr const char* kLineEndMerges =
     R"({"version":"1.0","added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},)"
     R"("decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"a":0,"b":1,"\u010a":2,"\u0120":3,"\u010a\u010a":4,)"
@@ -109,7 +109,7 @@ TEST(MaskRow, HidesFifteenPercent) {
       EXPECT_TRUE(now == ids.mask || now < ids.words);
     }
   }
-  // Within five standard deviations of independent draws.
+  // The frequencies are within five standard deviations of independent draws.
   EXPECT_NEAR(hidden / (50.0 * kRows), 0.15, 5 * 0.5 / 50 / std::sqrt(kRows)) << "7 or 8 a row";
   const auto near = [&](double count, double share) {
     EXPECT_NEAR(count / hidden, share, 5 * std::sqrt(share * (1 - share) / hidden));
@@ -155,7 +155,7 @@ TEST_F(MaskedText, SelectionChangesEveryEpochAndContinuesFromAnyPosition) {
     EXPECT_TRUE(again.at("hidden").equal(batches[i].at("hidden"))) << i;
   }
   EXPECT_THROW(data.training->seek({.epoch = 0, .step = std::ssize(batches)}), UserError);
-  // A row of the first epoch is also in the second, with other tokens hidden.
+  // A row of the first epoch is also in the second, with other tokens masked.
   const auto original = [](const models::Batch& batch, std::int64_t row) {
     return at::where(batch.at("hidden")[row].ge(0), batch.at("hidden")[row], batch.at("tokens")[row]);
   };

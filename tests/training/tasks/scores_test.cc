@@ -36,12 +36,12 @@ double corpus_bleu(const Lines& translations, const Lines& references, const Ble
   return bleu_of(count_bleu(translations, references, options.tokens), options);
 }
 
-// In per cent.
+// Returns the precision in per cent.
 double precision(const BleuCounts& counts, std::size_t n) {
   return 100.0 * static_cast<double>(counts.right[n - 1]) / static_cast<double>(counts.all[n - 1]);
 }
 
-// Expected values: sacrebleu 2.6.0.
+// The expected values are from sacrebleu 2.6.0.
 TEST(Bleu, EqualsSacrebleuWith13aTokens) {
   EXPECT_NEAR(corpus_bleu(kTranslations, kReferences), 59.54573977476419, 1e-9);
   const BleuCounts counts = count_bleu(kTranslations, kReferences, BleuTokens::mteval_13a);
@@ -68,7 +68,7 @@ TEST(Bleu, PerfectAndHopelessTranslations) {
   EXPECT_NEAR(corpus_bleu(kReferences, kReferences), 100.0, 1e-9);
   EXPECT_EQ(corpus_bleu({"x"}, {"y"}), 0.0);
   EXPECT_EQ(corpus_bleu({""}, {"y"}), 0.0);
-  EXPECT_EQ(corpus_bleu({"one two"}, {"one two three four five"}), 0.0);  // has no 3-grams at all
+  EXPECT_EQ(corpus_bleu({"one two"}, {"one two three four five"}), 0.0);  // no 3-grams at all
   EXPECT_EQ(corpus_bleu({}, {}), 0.0);
   EXPECT_THROW(corpus_bleu({"a"}, {}), Error);
 }
@@ -88,7 +88,7 @@ double chrf(const std::vector<std::string>& translations, const std::vector<std:
   return chrf_of(count_chrf(translations, references));
 }
 
-// Expected values: sacrebleu 2.6.0.
+// The expected values are from sacrebleu 2.6.0.
 TEST(Chrf, EqualsSacrebleu) {
   const std::vector<std::string> translations = {"the cat sat on the mat", "Das ist ein Über-Test", "日本語 の テスト",
                                                  "", "ab"};

@@ -1,4 +1,4 @@
-// Log-probabilities of parts of sequences.
+// Tests log-probabilities of parts of sequences.
 #include "training/tasks/language/scoring.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(Score, EqualsSeparatePasses) {
       texts.emplace_back(context.substr(0, context.find_last_not_of(" \n") + 1), tiny::text(2 + i % 5, 100 + i));
       sequences.push_back(to_sequence(*tokenizer, texts.back().first, texts.back().second, "test"));
     }
-    // A continuation that greedy decoding generates.
+    // Greedy decoding generates this continuation.
     std::string greedy;
     for (int byte = 0; greedy.size() < 2; ++byte) {
       const std::string longer = greedy + static_cast<char>(byte);
@@ -45,7 +45,7 @@ TEST(Score, EqualsSeparatePasses) {
         EXPECT_EQ(scores.spans[i][0].tokens, expected.tokens);
         EXPECT_EQ(scores.spans[i][0].likeliest, expected.likeliest);
         EXPECT_TRUE(scores.spans[i][0].likeliest || i + 1 < texts.size());
-        // The rounding of up to six float32 log-probabilities of about 5.5.
+        // The bound covers the rounding of up to six float32 log-probabilities of about 5.5.
         EXPECT_NEAR(scores.spans[i][0].log_probability, expected.log_probability, 2e-5)
             << i << " with memory " << memory << ", batch " << batch;
       }
@@ -53,7 +53,7 @@ TEST(Score, EqualsSeparatePasses) {
   }
 }
 
-// The log-probability of the scored tokens of a sequence, which an engine reads as a prompt.
+// Returns the log-probability of the scored tokens of a sequence, which an engine reads as a prompt.
 double by_engine(const models::LanguageModel& model, const Sequence& sequence, std::int64_t prompt_chunk,
                  const nn::Context& context = {}) {
   decode::Request request{.prompt = {sequence.tokens.begin(), sequence.tokens.end()}, .max_tokens = 0};
@@ -76,8 +76,8 @@ double by_engine(const models::LanguageModel& model, const Sequence& sequence, s
   return sum;
 }
 
-// In any batch, and as a server computes them from prompts that it reads in chunks. The model and the texts are large
-// enough for operators to divide their work among threads.
+// Scores must be the same in any batch, and as a server computes them from prompts that it reads in chunks. The model
+// and the texts are large enough for operators to divide their work among threads.
 TEST(Score, ThreadsBatchesAndChunksKeepTheBitsInBothPrecisions) {
   const int before = at::get_num_threads();
   config::ModelOptions options = tiny::changed(model_options(0), "", "d_model=80 attention.d_head=20 mlp.d_hidden=150");
@@ -187,7 +187,7 @@ TEST(Sequences, StartWithTheirPrefix) {
   } all[] = {{{}, "the", " head", "\nthe head", " head"},
              {nothing, "the", " head", "the head", " head"},
              {bos, "the", " head", "^the head", " head"},
-             {bos, "^the", " head", "^the head", " head"},  // already present
+             {bos, "^the", " head", "^the head", " head"},  // the context already begins with ^
              {{}, "", "head", "\nhead", "head"},
              {nothing, "", "head", "$head", "head"},  // the first token needs a predecessor
              {nothing, "", "$head", "$head", "head"},

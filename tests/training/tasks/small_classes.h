@@ -1,4 +1,4 @@
-// Small data sets, and checks of every classification task.
+// Small data sets, and checks that apply to every classification task.
 #pragma once
 
 #include "data/synthetic/listops.h"
@@ -12,7 +12,7 @@ inline Figures figures_of(const Evaluation& evaluation) {
   return sequence_classification().figures_of(evaluation.sums);
 }
 
-// A few hundred short expressions, and a model with every dropout enabled.
+// Returns the config of a few hundred short expressions and a model with every dropout enabled.
 inline config::Config listops_config() {
   config::Config config = tiny::config();
   tiny::set(config,
@@ -58,7 +58,7 @@ inline bool same(const models::Batch& a, const models::Batch& b) {
                      [&](const auto& entry) { return at::equal(entry.second, b.at(entry.first)); });
 }
 
-// `steps` must cross the end of an epoch.
+// `steps` must extend beyond the end of an epoch.
 inline void expect_exact_positions(const Task& task, const config::Config& config, int steps) {
   const tiny::Folder folder;
   const TaskData whole = task.open(config, folder.path()), part = task.open(config, folder.path());
@@ -75,7 +75,7 @@ inline void expect_exact_positions(const Task& task, const config::Config& confi
   }
 }
 
-// The error of opening the data.
+// Returns the error message of opening the data.
 inline std::string refusal(const config::Config& config) {
   return user_error_of([&] { task_for(config, "train").open(config, "."); });
 }

@@ -12,7 +12,7 @@ Figures figures_of(const Evaluation& evaluation) {
   return translation().figures_of(evaluation.sums);
 }
 
-// Pairs whose target is a word-by-word translation of the source.
+// Makes pairs whose target is a word-by-word translation of the source.
 std::string pairs_of_words(int n, std::uint64_t seed) {
   constexpr std::pair<const char*, const char*> kWords[] = {{"eins", "one"}, {"zwei", "two"},  {"drei", "three"},
                                                             {"rot", "red"},  {"blau", "blue"}, {"Haus", "house"}};
@@ -125,7 +125,7 @@ TEST_F(TranslationTest, APartHasShortAndLongPairsOfAFileSortedByLength) {
       << "half of the predictions are in half of the pairs";
 }
 
-// The middle pair, of which a part would otherwise consist, is too long for the model.
+// The part would be the middle pair, which is too long for the model.
 TEST_F(TranslationTest, APartHasOnlyPairsThatFit) {
   write_text_file(folder_ / "validation.tsv", "eins\tone\n" + std::string(200, 'x') + "\tone\nzwei\ttwo\n");
   const TaskData data = open();
@@ -172,7 +172,7 @@ TEST_F(TranslationTest, EachSideMayHaveItsOwnVocabulary) {
              "has 285 ids for sources alone, but model.source_vocabulary_size is 0");
 }
 
-TEST_F(TranslationTest, BleuIsThatOfItsTranslations) {
+TEST_F(TranslationTest, BleuMatchesItsTranslations) {
   const TaskData data = open();
   const models::EncoderDecoder model(config_.model, 2, at::kDouble);
   const auto pairs = data::read_pairs({.source = config_.data.validation, .target = {}}, config_.data);

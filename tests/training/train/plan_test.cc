@@ -124,7 +124,7 @@ config::Config with_steps(std::int64_t steps) {
   return config;
 }
 
-// Validation data of `rows` rows with ten predictions each; a training batch has 16 rows.
+// The validation data have `rows` rows with ten predictions each; a training batch has 16 rows.
 Validations planned(std::int64_t steps, double rows, bool keep_best = false) {
   config::Config config = with_steps(steps);
   config.train.keep_best = keep_best;
@@ -160,7 +160,7 @@ TEST(Intervals, ValidatesAtLeastTenTimesForAFiftiethOfTheTime) {
   EXPECT_EQ(planned(300, 16000.0, /*keep_best=*/true).every, 0) << "at the end only";
 }
 
-// A part of fewer than 8192 predictions would be imprecise. A short run spends up to a tenth of its time on them.
+// A part of fewer than 8192 predictions would be imprecise. A short run spends up to a tenth of its time on it.
 TEST(Intervals, ValidatesAShortRunLessOften) {
   EXPECT_EQ(planned(3000, 16000.0).every, 300);
   EXPECT_EQ(planned(3000, 16000.0).predictions, 8192);

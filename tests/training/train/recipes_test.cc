@@ -1,4 +1,4 @@
-// Every shipped recipe, scaled down: train, save, resume, evaluate.
+// Scales down every shipped recipe, then trains, saves, resumes and evaluates.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -79,7 +79,7 @@ void shrink(config::TrainOptions& t) {
   t.checkpoint_every = t.evaluate_every = 0;  // only at the end
 }
 
-// Small files in every format that recipes read.
+// Writes small files in every format that recipes read.
 class TrainRecipes : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -107,7 +107,7 @@ class TrainRecipes : public ::testing::Test {
     listops_ = file("listops.tsv", listops);
   }
 
-  // An 8 x 8 image for each of 10 classes: grey ones in idx files, coloured ones in folders.
+  // Writes an 8 x 8 image for each of 10 classes: grey images in idx files, coloured images in folders.
   std::vector<std::string> pictures(std::int64_t channels) const {
     std::string images("\0\0\x08\x03\0\0\0\x0a\0\0\0\x08\0\0\0\x08", 16), labels("\0\0\x08\x01\0\0\0\x0a", 8);
     Random random(1);
@@ -170,7 +170,7 @@ class TrainRecipes : public ::testing::Test {
     return config;
   }
 
-  // The error; empty if there is none.
+  // Returns the error; empty if there is none.
   std::string failure(const Config& config, const std::filesystem::path& out) const {
     try {
       TrainRequest request{.config = config, .out = out, .cache = folder_ / "cache"};
@@ -201,7 +201,7 @@ class TrainRecipes : public ::testing::Test {
 
 TEST_F(TrainRecipes, EachTrainsResumesAndIsEvaluated) {
   set_log_level(LogLevel::quiet);
-  std::map<std::string, std::string> seen;  // by config: recipes that differ only in size are tried once
+  std::map<std::string, std::string> seen;  // by config: recipes that differ only in size run once
   setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
   for (const std::string& name : config::recipe_names()) {
     const Config config = small(cost::recipe(name));

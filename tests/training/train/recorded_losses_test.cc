@@ -4,7 +4,7 @@
 
 namespace headroom::train::recorded_losses_test {
 
-// A run of 200 steps, logged every 10, whose loss at step s is 10 - s / 50.
+// Returns the history of a run of 200 steps, logged every 10, whose loss at step s is 10 - s / 50.
 History history_until(std::int64_t step) {
   History history;
   for (std::int64_t s = 10; s <= step; s += 10) {
@@ -34,7 +34,7 @@ TEST(RecordedLosses, TheKeyHasTheLossesThatARunIsComparedWith) {
   EXPECT_EQ(losses_key(history_until(100), 200), "");
 }
 
-// Shorter runs log less often than every 5% of the steps: the next logged line counts.
+// If a shorter run logs less often than every 5% of the steps, the next logged line counts.
 TEST(RecordedLosses, FollowTheLinesThatAreLogged) {
   History history;
   for (const std::int64_t step : {30, 60, 90, 120, 150, 180, 200}) {
@@ -43,7 +43,7 @@ TEST(RecordedLosses, FollowTheLinesThatAreLogged) {
   EXPECT_EQ(losses_key(history, 200), "") << "5 and 10% fall on one line";
 }
 
-// The mean over 60 steps is not the loss at 50%.
+// A mean over 60 steps is not the loss at 50%.
 TEST(RecordedLosses, AreNotComparedWithMeansOfLongIntervals) {
   History history;
   for (const std::int64_t step : {60, 100}) {
@@ -52,7 +52,7 @@ TEST(RecordedLosses, AreNotComparedWithMeansOfLongIntervals) {
   }
 }
 
-TEST(RecordedLosses, OfFewStepsAreThoseOfSingleSteps) {
+TEST(RecordedLosses, OfFewStepsMatchSingleSteps) {
   History history;
   for (std::int64_t step = 1; step <= 15; ++step) {
     history.training.push_back({.step = step, .loss = static_cast<double>(20 - step)});

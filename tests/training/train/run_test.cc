@@ -44,7 +44,7 @@ class RunTest : public ::testing::Test {
   parallel::GlooGroup group_;
 };
 
-// Ignores times.
+// Compares everything except times.
 void expect_same(const History& a, const History& b) {
   EXPECT_EQ(a.best_step, b.best_step);
   EXPECT_EQ(a.saved_step, b.saved_step);
@@ -91,7 +91,7 @@ TEST_F(RunTest, IsIdenticalWhicheverRankWrites) {
       written.history());
 }
 
-// A process that continues another one's checkpoint and metrics, without writing anything.
+// Continues another process's checkpoint and metrics, without writing anything.
 TEST_F(RunTest, ResumesIdenticallyWhicheverRankWrites) {
   train::Run whole = run();
   write(whole);
@@ -112,7 +112,7 @@ TEST_F(RunTest, ResumesIdenticallyWhicheverRankWrites) {
   expect_same(rest.history(), whole.history());
 }
 
-// A norm divides values whose squares overflow by infinity, so that the loss is finite, that of a uniform guess.
+// A norm divides values whose squares overflow by infinity, so the loss is finite and equals that of a uniform guess.
 TEST_F(RunTest, ActivationsThatOverflowAreADivergence) {
   tiny::set(config_, "model.norm=rms model.head_bias=false train.learning_rate=1e7 train.warmup_steps=0");
   config_.train.evaluate_every = 1;  // before a gradient is not finite

@@ -1,4 +1,4 @@
-// Runs with train.start_from.
+// Tests runs with train.start_from.
 #include "training/train/loop/start.h"
 
 #include "folder_test.h"
@@ -32,7 +32,7 @@ class StartTest : public ::testing::Test {
   store::Checkpoint checkpoint(const std::string& run) const {
     return store::read_checkpoint(store::find_checkpoint(folder_ / run));
   }
-  // The message that refuses a run with this key set in a file.
+  // Returns the message that refuses a run with this key set in a file.
   std::string refusal(const std::string& assignment) const {
     config::Config config = next_;
     config.given[config::set_key(config, assignment)] = "next.toml:7";
@@ -58,7 +58,7 @@ TEST_F(StartTest, TakesParametersModelAndTokenizer) {
   EXPECT_EQ(is.config.tokenizer.kind, config::TokenizerKind::words);
   EXPECT_EQ(is.config.train.start_from, (folder_ / "before").string());
   EXPECT_EQ(is.config.train.start_sha256, before_.parameters_sha256);
-  // The recorded config repeats the run, but not with other parameters.
+  // The recorded config repeats the run, but is refused if the parameters in the file have changed.
   const std::string toml = config::to_toml(is.config);
   const config::Config recorded = config::parse_config(toml, "config.toml");
   EXPECT_EQ(train(request(recorded, "again")).parameters_sha256, after.parameters_sha256);
@@ -91,7 +91,7 @@ TEST_F(StartTest, ResumedWithoutTheFileItIsTheSameRun) {
   fs::copy(folder_ / "whole" / "checkpoints" / "step_5.safetensors", folder_ / "rest" / "checkpoints");
   EXPECT_EQ(train(request(next_, "rest", true)).parameters_sha256, whole.parameters_sha256);
   EXPECT_EQ(config::to_toml(checkpoint("rest").config), config::to_toml(checkpoint("whole").config));
-  // Not with another key, and not with other initial parameters.
+  // A resumed run cannot change train.start_from.
   next_.train.start_from = (folder_ / "elsewhere").string();
   EXPECT_THROW(train(request(next_, "rest", true)), UserError);
 }
@@ -130,7 +130,7 @@ TEST_F(StartTest, AnotherModelOrTokenizerIsRefusedByKeyAndBothValues) {
     }
     EXPECT_FALSE(fs::exists(folder_ / "refused" / "config.toml")) << assignment;
   }
-  // A separate tokenizer file.
+  // A tokenizer file must have the checkpoint's tokenizer.
   tokenizers::save_tokenizer(*tiny::bytes_tokenizer(), folder_ / "bytes.tokenizer");
   const std::string message = refusal("tokenizer.model=" + (folder_ / "bytes.tokenizer").string());
   EXPECT_HAS(message, "bytes-256-");
@@ -148,7 +148,7 @@ TEST_F(StartTest, TokensOfAnotherTokenizerAreRefusedByName) {
   EXPECT_HAS(message, checkpoint("before").tokenizer->name());
 }
 
-// Tables with a row for each position must fit.
+// Tables with a row for each position must have the same length.
 TEST_F(StartTest, LearnedPositionsKeepTheirLength) {
   config::Config config = of(tiny::config(), "first.txt");
   tiny::set(config, "model.memory_length=0 model.attention.position=learned train.steps=1");

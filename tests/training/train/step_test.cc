@@ -36,7 +36,7 @@ config::Config without_dropout() {
   return config;
 }
 
-// A model and its state, trained for `steps` on batches that depend on the step.
+// Returns a model and its state, trained for `steps` on batches that depend on the step.
 struct Trained {
   Trained(const config::Config& config, std::int64_t steps, const nn::Context& context = {})
       : model(config.model, 3), state(initial_state(model.parameters(), config.train.optimizer)) {
@@ -92,7 +92,7 @@ TEST(Step, ATeachersDistributionIsLearnt) {
   EXPECT_NEAR(loss.total().item<double>(), 0.75 * plain + 0.25 * expected + regulariser, 1e-5);
 }
 
-// With the likeliest tokens alone, the divergence is that of these and of one class with all others.
+// With only the likeliest tokens, the divergence is that of these tokens and of one class for all others.
 TEST(Step, ATeachersLikeliestTokensAreLearnt) {
   const config::Config config = without_dropout();
   const models::LanguageModel model(config.model, 3), other(config.model, 4);
@@ -119,7 +119,7 @@ TEST(Step, ATeachersLikeliestTokensAreLearnt) {
   const at::Tensor wanted = classes(p), found = classes(q);
   const at::Tensor expected = 4.0 * (wanted * (wanted.log() - found.log())).sum(-1).mean();
   EXPECT_NEAR(loss.divergence.item<double>(), expected.item<double>(), 1e-5);
-  // The gradients of the divergence are those of the formula.
+  // The gradients of the divergence must equal the formula's.
   std::vector<at::Tensor> parameters;
   for (const nn::Parameter& parameter : model.parameters().all()) {
     parameters.push_back(parameter.tensor);

@@ -9,7 +9,7 @@ namespace headroom::train::train_test {
 
 namespace fs = std::filesystem;
 
-// A folder with a small text, and runs in it.
+// Test fixture: a folder with a small text and the runs on it.
 class Train : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -91,7 +91,7 @@ TEST_F(Train, LearnsAndWritesItsFolder) {
   EXPECT_NEAR(tasks::mean(again.sums, tasks::kCrossEntropy), result.figures().at("loss"), 1e-9);
 }
 
-// Kinds of runs whose checkpoints hold more or other state, each beyond the end of its first epoch.
+// Each kind of run has other state in its checkpoints and goes beyond the end of its first epoch.
 TEST_F(Train, EveryKindOfRunLearnsAndResumes) {
   const std::pair<std::string, std::vector<std::string>> kinds[] = {
       {"hidden tokens", {"model.kind=masked_language_model", "model.vocabulary_size=258", "model.context_length=24"}},
@@ -214,7 +214,7 @@ TEST_F(Train, RemovesTemporaryFilesOfAKilledRun) {
   EXPECT_NO_THROW(store::read_checkpoint(folder_ / "run" / "checkpoints" / "step_8.safetensors"));
 }
 
-// A batch that takes long compared with writing a checkpoint.
+// Makes a step take long compared with writing a checkpoint.
 void make_slow(config::Config& config) {
   tiny::set(config, "model.context_length=128 model.memory_length=0 train.batch_size=8");
 }
@@ -234,7 +234,7 @@ TEST_F(Train, ChoosesItsIntervals) {
   EXPECT_EQ(last.config.train.checkpoint_every, decided.checkpoint_every);
   EXPECT_EQ(last.config.train.evaluate_every, 10);
 
-  // The parameters do not depend on it, and 0 still means only at the end.
+  // The parameters do not depend on the intervals, and 0 still means only at the end.
   config_.train.evaluate_every = config_.train.checkpoint_every = 0;
   const TrainResult bare = train(request("bare"));
   EXPECT_EQ(bare.parameters_sha256, result.parameters_sha256);
@@ -259,7 +259,7 @@ TEST_F(Train, ResumesWithItsStoredIntervals) {
   EXPECT_TRUE(checkpoint_every == 0 || checkpoint_every >= 7) << checkpoint_every << ": at most ten for 61 steps";
 }
 
-// The loss is about 1000; its perplexity is not finite.
+// The loss is about 1000, so its perplexity is not finite.
 TEST_F(Train, AFinalFigureThatIsNotFiniteIsAFailedRun) {
   tiny::set(config_,
             "train.learning_rate=100.0 train.warmup_steps=0 train.schedule=constant train.steps=4 "
@@ -302,7 +302,7 @@ TEST_F(Train, ResumesOnAnotherDevice) {
   EXPECT_HAS(refusal(request("run", /*resume=*/true)), "device cuda:999");
 }
 
-// A vocabulary size that is not given is that of the training text.
+// If the vocabulary size is not given, the size of the training text's vocabulary is used.
 TEST_F(Train, AnUnsetVocabularyIsTheTokenizers) {
   config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
   config_.model.vocabulary_size = 8000;

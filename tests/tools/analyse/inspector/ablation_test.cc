@@ -1,4 +1,4 @@
-// The output lacks the contributions of ablated parts, and the remaining contributions still sum to it.
+// The output lacks the contributions of ablated parts, and the remaining contributions still sum to the output.
 #include "tools/analyse/inspector/ablation.h"
 
 #include "folder_test.h"
@@ -39,7 +39,7 @@ at::Tensor some_tokens() {
   return at::arange(12, at::kLong).mul(7).remainder(30).unsqueeze(0);
 }
 
-// The attribution of layer 1 with ablations.
+// Returns the attribution of layer 1 with ablations.
 Attribution attribution_without(const models::LanguageModel& model, const char* off) {
   const config::AttentionOptions a = model.options().of_layer(1).attention;
   std::vector<std::string> names = attributed_values(a);

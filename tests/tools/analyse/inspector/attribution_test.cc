@@ -1,5 +1,5 @@
-// Contributions sum to an attention layer's output for all combinations of parts, and each is the change of the output
-// when it is removed.
+// For all combinations of parts, contributions sum to the layer's output, and removing a part changes the output by its
+// contribution.
 #include "tools/analyse/inspector/attribution.h"
 
 #include "engine/nn/combinations.h"
@@ -12,7 +12,7 @@ namespace headroom::inspector::attribution_test {
 
 struct AttributedLayer : nn::Layer {
   config::ModelOptions model;
-  bool own_values = false;  // values of other vectors than keys
+  bool own_values = false;  // values are computed from other vectors than keys
   at::ScalarType type;
 
   explicit AttributedLayer(const config::ModelOptions& m, at::ScalarType with = at::kDouble)
@@ -45,7 +45,7 @@ struct AttributedLayer : nn::Layer {
   }
 };
 
-// Changes one value.
+// Changes one value of a forward pass.
 struct SwitchOff : nn::Observer {
   std::string name;
   std::function<at::Tensor(at::Tensor)> change;
@@ -56,7 +56,7 @@ struct SwitchOff : nn::Observer {
 
 bool is_inspectable(const config::ModelOptions& m) {
   try {
-    config::ModelOptions reads = m;  // the layer alone, whatever the kind of model
+    config::ModelOptions reads = m;  // the layer alone, for every kind of model
     reads.kind = config::ModelKind::language_model;
     require_inspectable(reads);
   } catch (const UserError&) {
@@ -78,7 +78,7 @@ void for_each_combination(const testing::Visit& visit) {
   testing::for_products(gated, legal);
 }
 
-// 0 for a token that no head writes to.
+// Returns 0 for a token to which no head writes.
 at::Tensor unit_of(const Attribution& a) {
   const at::Tensor length = a.out.norm(2, {-1}, true);
   return a.out / length.masked_fill(length.eq(0.0), 1.0);
@@ -88,8 +88,8 @@ double largest(const at::Tensor& t) {
   return t.abs().max().item<double>();
 }
 
-// The largest error of the sum. In exclusive layers it is relative to the output with the tokens' own values, from
-// which they are removed: a token may have little else.
+// Returns the largest error of the sum. In exclusive layers, the error is relative to the output before the tokens' own
+// values are removed, because little may remain.
 double error_of_sum(const Attribution& a) {
   if (!a.exclusive) {
     return largest(residual_of(a));
@@ -171,7 +171,7 @@ TEST(Attribution, RemovingAPartRemovesItsContributions) {
         !m.attention.of<config::ExpertOptions>().shared_selection) {
       expect_lacking({"select_in.weight", [&](at::Tensor w) { return w[j][h][0].zero_(), w; }},
                      all[h].select(1, j).select(1, 0).sum(-1), "value expert",
-                     /*but=*/a.exclusive ? j : -1);  // whose own value changes
+                     /*but=*/a.exclusive ? j : -1);  // the token whose own value changes
       ++experts;
     }
     if (m.attention.has_experts('o') && !m.attention.has_experts('q') &&
@@ -187,7 +187,7 @@ TEST(Attribution, RemovingAPartRemovesItsContributions) {
 }
 
 // The terms of the scores sum to the layer's scores; the weights of the first term are its softmax.
-TEST(Attribution, TermsBeforeTheSoftmaxAreThoseOfTheComposedScores) {
+TEST(Attribution, TermsBeforeTheSoftmaxMatchTheComposedScores) {
   config::ModelOptions m = testing::small_model();
   m.attention.composition = "dynamic";
   m.attention.of<config::CompositionOptions>().compose_static = true;
@@ -211,7 +211,7 @@ TEST(Attribution, TermsBeforeTheSoftmaxAreThoseOfTheComposedScores) {
   EXPECT_LE(largest(decompose_weights(plain, 0, t)[0].weights[0] - own), 1e-12);
 }
 
-// A key that the mask hides has no part in the softmax of any term.
+// A masked key has no weight in the softmax of any term.
 TEST(Attribution, TermsBeforeTheSoftmaxLeaveOutMaskedKeys) {
   for (const char* mask : {"i - j < 2", "i - j < h + 1 or j < 1", "i != 1"}) {
     config::ModelOptions m = testing::small_model();

@@ -1,4 +1,4 @@
-// The packed arrays of the inspector's page, decoded by their documented layout, against the model's own values.
+// Decodes the page's packed arrays by their documented layout and compares them with the model's values.
 #include "tools/analyse/inspector/inspector.h"
 
 #include <gtest/gtest.h>
@@ -43,12 +43,12 @@ struct Fields {
   bool ended() const { return at == bytes.size(); }
 };
 
-// Decodes a map as the page does.
+// Decodes a map in the way that the page does.
 at::Tensor unpacked_map(const std::string& packed, std::int64_t t, bool causal = true) {
   const std::int64_t after = causal ? 0 : t;
   Fields fields{inflated(packed)};
   std::int64_t levels = fields.number();
-  fields.take(at::kFloat, {1});  // where shades end
+  fields.take(at::kFloat, {1});  // the value at which shades end
   const at::Tensor scale = fields.take(at::kFloat, {t, 1});
   at::Tensor map = at::zeros({t, t}, at::kDouble);
   const auto value = [](const at::Tensor& n, std::int64_t of) {
@@ -107,7 +107,7 @@ TEST(InspectorMaps, ErrorIsBoundedByTheLevels) {
       ASSERT_GT(levels, 0.0);
       EXPECT_LE(std::ssize(packed), bytes);
       EXPECT_EQ(levels == 32767.0, bytes == 100'000);
-      // Half a step of the root, where its square is steepest.
+      // Roots are packed. The bound is half a step of the root, where its square is steepest.
       const at::Tensor error = (unpacked_map(packed, 70) - map).abs() / scale;
       EXPECT_LE(error.max().item<double>(), 1.001 * (1.0 + 0.25 / levels) / levels) << levels;
     }
@@ -270,7 +270,7 @@ TEST(Inspector, ContributionsAndLogitsMatchTheModel) {
   }
 }
 
-// Contributions sum to the logits of models drawn from all parts. In neither precision does rounding cause a warning.
+// Contributions sum to the logits of models that combine all parts. Rounding causes no warning in either precision.
 TEST(Inspector, ContributionsSumToTheLogitsOfDrawnModels) {
   const at::NoGradGuard no_grad;
   std::mt19937_64 random(1);
@@ -303,7 +303,7 @@ TEST(Inspector, ContributionsSumToTheLogitsOfDrawnModels) {
   }
 }
 
-// An observer that changes what follows the recorded values makes the contributions wrong.
+// An observer that changes values after they are recorded makes the contributions wrong.
 TEST(Inspector, WarnsIfContributionsDoNotSumToTheLogits) {
   const at::NoGradGuard no_grad;
   struct : nn::Observer {
@@ -318,7 +318,7 @@ TEST(Inspector, WarnsIfContributionsDoNotSumToTheLogits) {
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("more than rounding explains"), std::string::npos);
 }
 
-// A classifier: bidirectional maps, contributions, and class probabilities instead of predictions.
+// A classifier has bidirectional maps, contributions, and class probabilities instead of predictions.
 TEST(Inspector, ClassifiersShowTheirClasses) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, of] : inspected_models()) {

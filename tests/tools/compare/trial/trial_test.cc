@@ -1,4 +1,4 @@
-// Trials of tiny models; the sequential test by simulation: its error rates and costs, as docs/try.md states them.
+// Tests trials of tiny models, and by simulation the sequential test's error rates and costs in docs/try.md.
 #include "tools/compare/trial/trial.h"
 
 #include <random>
@@ -52,7 +52,7 @@ TEST_F(TrialTest, RunsStoppedByTheClockAreToldByTheirSteps) {
   EXPECT_HAS(result.sentence, "train.seconds stopped the runs after");
 }
 
-// Three pairs have the seeds 1 to 3 of the base, with a tuned rate 1 to 4: no run may be in two pairs.
+// Three pairs have the base's seeds 1 to 3, with a tuned rate 1 to 4: no run may be in two pairs.
 TEST_F(TrialTest, RefusesSeedsOfTheChangeThatTheBaseHasInAnotherPair) {
   TrialRequest request = trial(1e-9);
   for (const std::int64_t seed : {2, 3, 0}) {
@@ -72,8 +72,8 @@ struct Rates {
   double kept = 0.0, discarded = 0.0, runs = 0.0;  // runs: of the change, per trial
 };
 
-// Trials of a change that shifts the figure by `effect` standard deviations of seeds; `shared` is the share of the
-// variance that both runs of a pair have in common.
+// Simulates trials of a change that shifts the figure by `effect` standard deviations of seeds. `shared` is the share
+// of the variance that both runs of a pair have in common.
 Rates simulate(double effect, double shared, const TestOptions& options) {
   std::mt19937_64 random(20);
   std::normal_distribution<double> normal;
@@ -102,7 +102,7 @@ Rates simulate(double effect, double shared, const TestOptions& options) {
 TEST(SequentialTest, KeepsAnEqualChangeInAtMostOneTrialOfTwenty) {
   for (const int pairs : {3, 4, 8, 16}) {
     for (const double shared : {0.0, 0.5}) {
-      // Three standard errors of kTrials trials above the rate.
+      // Returns the rate plus three standard errors of kTrials trials.
       EXPECT_LT(simulate(0.0, shared, {.pairs = pairs}).kept, 0.05 + 3.0 * std::sqrt(0.05 * 0.95 / kTrials)) << pairs;
     }
   }
