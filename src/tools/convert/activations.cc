@@ -42,7 +42,7 @@ void add(at::Tensor& sum, const at::Tensor& own) {
   }
 }
 
-// z of each head and a constant 1, [B T, H d + 1].
+// Returns z of each head and a constant 1, [B T, H d + 1].
 at::Tensor head_features(const at::Tensor& maps, const at::Tensor& source) {
   const at::Tensor z = at::matmul(maps, source.unsqueeze(1)).transpose(1, 2);  // [B, T, H, d]
   at::Tensor features = at::ones({z.size(0), z.size(1), z.size(2) * z.size(3) + 1}, z.options());
@@ -160,10 +160,10 @@ LayerActivations LayerActivations::select(const at::Tensor& sequences) const {
 LayerActivations collect_attention(LayerWalk& walk) {
   const std::string place = walk.prefix() + "attention.";
   std::vector<at::Tensor> x, source, y;
-  bool same = true;  // without memory, the layer reads its own inputs
+  bool same = true;  // without memory, keys and values come from the layer's own inputs
   walk.run({"attention.x", "attention.source", "attention.out"}, [&](const nn::Recorder& values) {
     if (!source.empty() && values.at(place + "source").size(1) != source.front().size(1)) {
-      x.clear(), source.clear(), y.clear();  // a model's first batches have shorter memory; skip them
+      x.clear(), source.clear(), y.clear();  // the first batches have shorter memory; skip them
     }
     x.push_back(wide(values.at(place + "x")));
     source.push_back(wide(values.at(place + "source")));
@@ -237,10 +237,10 @@ double loss_of(const models::Model& model, const std::vector<models::Batch>& bat
 
 namespace {
 
-constexpr std::int64_t kStepTokens = 2048;   // of a batch of the fit
-constexpr std::int64_t kMostTokens = 32768;  // used unless the request says otherwise
+constexpr std::int64_t kStepTokens = 2048;   // tokens in a batch of the fit
+constexpr std::int64_t kMostTokens = 32768;  // default of ConvertRequest::tokens
 
-// Reads batches of `tokens` tokens and half as many held-out ones; nullopt if the text has fewer.
+// Reads batches of `tokens` tokens in total and half as many held-out ones; nullopt if the text has fewer.
 std::optional<Batches> read_batches(const ConvertRequest& request, config::Config config, std::int64_t tokens) {
   const std::int64_t length = config.model.context_length;
   Batches batches{.fit = {},

@@ -1,4 +1,4 @@
-// The training data of a conversion: text, and what the layers of the source compute on it.
+// The training data of a conversion: text, and the source's activations on the text.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -38,30 +38,30 @@ auto part_of(const models::Model& model, std::vector<at::Tensor>* parameters, co
 }
 
 // Reads batches with the source layer by layer. The inputs of the current layer are stored for all batches, so that
-// queries in ascending order of layers continue from the layer below instead of running the whole source each time.
-// The values are those of the model's own forward pass, up to rounding.
+// queries in ascending order of layers continue from the layer below instead of running the whole source each time. The
+// values equal those of the model's forward pass, up to rounding.
 class LayerWalk {
  public:
   // `batches` hold consecutive rows, as training would read them.
   LayerWalk(const models::Model& model, std::vector<models::Batch> batches);
 
-  // Advances to a layer. Throws Error for one below the current layer.
+  // Advances to a layer. Throws Error if the layer is below the current one.
   void go_to(std::int64_t layer);
   // Runs the current layer and calls visit(values) after each batch, with the values named `names` ("attention.x").
   void run(const std::vector<std::string>& names, const std::function<void(const nn::Recorder&)>& visit);
-  // "layer3." of the current layer, in front of a recorded value's name.
+  // Returns "layer3." for the current layer: the prefix of its recorded values' names.
   std::string prefix() const;
 
  private:
   const models::Model& model_;
   std::vector<models::Batch> batches_;
   models::KeyOwners owners_;
-  std::vector<models::KeyOwners::Shared> shared_;  // of each batch
+  std::vector<models::KeyOwners::Shared> shared_;  // by batch
   std::int64_t layer_ = -1;                        // -1: before the embedding
   std::vector<at::Tensor> in_, out_;  // the layer's inputs and outputs, [B, T, d] per batch; out_: empty before it runs
 };
 
-// Inputs and output of one attention layer or MLP: n sequences of T queries and S keys (MLP: `source` is `x`).
+// Inputs and output of one attention layer or MLP: n sequences of T queries and S keys. For an MLP, `source` is `x`.
 struct LayerActivations {
   at::Tensor x, source, y;  // [n, T, d], [n, S, d], [n, T, d] in float32
 
@@ -86,18 +86,18 @@ struct HeadSums {
   at::Tensor rows_of(const std::vector<std::int64_t>& heads) const;  // int64
 };
 
-// The covariance of the current layer's source tokens, E[x^T x] [d, d] in float64.
+// Returns the covariance of the current layer's source tokens, E[x^T x] [d, d] in float64.
 at::Tensor covariance_of(LayerWalk& walk);
 
 HeadSums collect_heads(LayerWalk& walk);
 
-// The cross-entropy of the batches in nats per target.
+// Returns the cross-entropy of the batches in nats per target.
 double loss_of(const models::Model& model, const std::vector<models::Batch>& batches);
 
 // The text on which a conversion computes activations.
 struct Batches {
-  std::vector<models::Batch> fit, held_out;  // half as many held-out ones
-  std::int64_t sequences = 1;                // of a batch
+  std::vector<models::Batch> fit, held_out;  // held_out has half as many tokens
+  std::int64_t sequences = 1;                // per batch
   std::string data;                          // identifies the content of the data
 };
 

@@ -33,7 +33,7 @@ std::vector<Limit> parse_budget(const std::string& text) {
 
 namespace {
 
-// The values of a choice for the first layers.
+// A choice for the first layers, with the sums of its values.
 struct Partial {
   std::vector<double> values;
   bool gives_keys = false;
@@ -41,12 +41,12 @@ struct Partial {
   std::size_t option = 0;
 };
 
-// Removes those that another one equals or beats in every value.
+// Removes choices for which another choice is equal or better in every value.
 std::vector<Partial> best_alike(std::vector<Partial> all) {
   std::ranges::stable_sort(all, [](const Partial& a, const Partial& b) { return a.values < b.values; });
   std::vector<Partial> best;
   for (Partial& next : all) {
-    // Of two values, the second falls while the first rises, so the newest is the only one that can be better.
+    // With two values, the second falls while the first rises, so only the newest choice can be better.
     const std::ptrdiff_t compared =
         next.values.size() == 2 ? std::min<std::ptrdiff_t>(1, std::ssize(best)) : std::ssize(best);
     const bool beaten = std::any_of(best.rbegin(), best.rbegin() + compared, [&](const Partial& other) {
@@ -59,7 +59,7 @@ std::vector<Partial> best_alike(std::vector<Partial> all) {
   return best;
 }
 
-// Choices that give keys to the next layer and others do not replace one another.
+// Choices that give keys to the next layer cannot be replaced by choices that do not, and the reverse.
 std::vector<Partial> best_of(std::vector<Partial> all) {
   const auto others = std::ranges::stable_partition(all, &Partial::gives_keys);
   std::vector<Partial> best =
@@ -74,7 +74,7 @@ std::vector<Partial> best_of(std::vector<Partial> all) {
 std::optional<std::vector<std::size_t>> allocate(const std::vector<LayerOptions>& options,
                                                  const std::vector<double>& limits, std::size_t minimise) {
   const std::size_t n = limits.size();
-  // The least sums of the layers that follow each layer, which every choice for it must leave room for.
+  // For each layer, the least possible sums of the following layers, for which every choice must leave room.
   std::vector<std::vector<double>> rest(options.size() + 1, std::vector<double>(n, 0.0));
   for (std::size_t layer = options.size(); layer-- > 0;) {
     for (std::size_t i = 0; i < n; ++i) {

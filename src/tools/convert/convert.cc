@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kJointRate = 1e-3;  // learning rate of the joint fit
 
-// What a conversion was computed from.
+// Identifies the source and the data of a conversion.
 struct Origin {
   std::string source_sha256, data;
 };
@@ -45,7 +45,7 @@ void write_result(const ConvertRequest& request, const config::Config& config, c
   store::save_checkpoint(checkpoint, request.out);
 }
 
-// The parameters of the attention that changes, or whose keys other layers share, and of the MLPs that are split.
+// Returns the parameters of attention that changes or owns shared keys, and of MLPs that become experts.
 std::vector<at::Tensor> converted_parameters(const models::Model& source, const models::Model& model) {
   std::vector<at::Tensor> found;
   const auto add = [&](const std::string& place) {

@@ -1,8 +1,7 @@
-// Turns a trained dense model into one with the attention of another config: `headroom convert`.
-//
-// The source's attention maps are kept as far as the target has room for them, values and outputs are refitted in
-// closed form, and each layer's attention is then fitted to the output of the source's. docs/convert.md has the
-// procedure and what it gives.
+// Turns a trained dense model into one with the attention of another config: `headroom convert`. The source's attention
+// maps are kept as far as the target has room for them, values and outputs are refitted in closed form, and each
+// layer's attention is then fitted to the output of the source's layer. docs/convert.md describes the procedure and its
+// results.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +16,15 @@
 namespace headroom::convert {
 
 struct ConvertRequest {
-  std::string source;              // run folder or checkpoint of a model with dense or grouped dot-product attention
-  std::string to;                  // config whose [model.attention] the result has; for messages
-  config::Config target;           // read from `to`
-  std::vector<std::string> data;   // files as in data.train; empty: the source's training data
-  std::int64_t tokens = 0;         // training tokens whose activations are used; 0: up to 32,768, as many as there are
-  std::int64_t fit_steps = 300;    // steps of fitting each layer; 0: closed form only
-  std::int64_t joint_steps = 100;  // steps of fitting all converted layers together to the source's predictions
+  std::string source;                // run folder or checkpoint of a model with dense or grouped dot-product attention
+  std::string to;                    // config whose [model.attention] the result has; for messages
+  config::Config target;             // read from `to`
+  std::vector<std::string> data;     // files as in data.train; empty: the source's training data
+  std::int64_t tokens = 0;           // training tokens whose activations are used; 0: up to 32,768
+  std::int64_t fit_steps = 300;      // steps of fitting each layer; 0: closed form only
+  std::int64_t joint_steps = 100;    // steps of fitting all converted layers together to the source's predictions
   std::vector<std::int64_t> layers;  // to convert, from 0; empty: all
-  bool random_attention = false;     // converted parts start from random parameters, for comparisons
+  bool random_attention = false;     // start converted parts from random parameters, for comparisons
   std::int64_t threads = 0;          // 0: the source's number of threads
   std::uint64_t seed = 1;            // of the new parameters and the order of the fit's batches
   std::filesystem::path out;         // checkpoint to write; empty: none. Replaces only a file that convert wrote
@@ -33,17 +32,17 @@ struct ConvertRequest {
   std::string command;               // recorded in the checkpoint
 };
 
-// Squared error of the output of a layer's attention or MLP on held-out tokens, relative to the output's square.
+// Squared error of a layer's attention or MLP on held-out tokens, relative to the square of the source's output.
 struct LayerError {
   std::string layer;    // "layer3.attention", "layer3.ffn"
-  double start = 0.0;   // in closed form
-  double fitted = 0.0;  // after the fit; not above `start`, because a fit that does not help is discarded
+  double start = 0.0;   // after the closed form
+  double fitted = 0.0;  // after the fit; at most `start`, because a fit that does not help is discarded
 };
 
 // The error of a fit on held-out tokens.
 struct FitErrors {
   double start = 0.0;   // before the fit
-  double fitted = 0.0;  // not above `start`
+  double fitted = 0.0;  // at most `start`
 };
 
 struct Conversion {
@@ -53,19 +52,19 @@ struct Conversion {
   bool exact = false;                          // the result computes what the source computes
   std::vector<LayerError> layers;              // empty if exact
   // If all layers were fitted together: KL(source, result) in nats per prediction, over the source's likeliest tokens
-  // and all others as one class.
+  // and one class for all other tokens.
   std::optional<FitErrors> together;
-  std::vector<std::string> notes;  // what differs from the config `to`
+  std::vector<std::string> notes;  // settings of the config `to` that the result does not have
 };
 
-// Keys of a result's metadata: its losses before and after, as text, and the parameters_sha256 of its source.
+// Keys of a result's metadata: the losses before and after the conversion as text, and the source's parameters_sha256.
 inline constexpr const char* kLosses = "converted_losses";
 inline constexpr const char* kSourceHash = "converted_from_sha256";
 
-// Writes a checkpoint whose config is the source's, each layer with the attention of the target's layer, and with its
-// MLP if that has experts and the source's has none. Layers that are alike in both are copied.
-// The result is a function of the request and the data. Throws UserError naming the file or key for a source with
-// values that are not finite, for a target of another kind, width, depth or position scheme, and for too little data.
+// Writes a checkpoint whose config is the source's with the attention of the target's layers. MLPs are taken from the
+// target where it has experts and the source has none. Layers that are alike in both models are copied. The result is a
+// function of the request and the data. Throws UserError naming the file or key if the source has values that are not
+// finite, if the target differs in kind, width, depth or position scheme, and if there is too little data.
 Conversion convert(const ConvertRequest& request);
 
 // `converted`, `parameters`, `loss_before`, `loss_after`, `exact`, `layers`

@@ -66,7 +66,7 @@ void descend(const std::vector<at::Tensor>& parameters, const FitOptions& option
   }
 }
 
-// Runs descend(), and restores the starting values unless error() has become smaller.
+// Runs descend(), and restores the starting values unless error() has decreased.
 FitErrors improve(const std::vector<at::Tensor>& parameters, const FitOptions& options,
                   const std::function<double()>& error, const std::function<void()>& add_gradients) {
   FitErrors errors{.start = error()};
@@ -118,14 +118,14 @@ at::Tensor ridge_regression(const at::Tensor& gram, const at::Tensor& cross, boo
   at::Tensor left = gram.clone();
   left.diagonal().add_(penalty);
   const at::Tensor factor = at::linalg_cholesky(left);
-  left.reset();  // cholesky_solve() copies the factor, so that two such matrices are needed at a time
+  left.reset();  // cholesky_solve() copies the factor; without `left`, only two such matrices exist
   return at::cholesky_solve(cross, factor);
 }
 
 namespace {
 
-constexpr std::int64_t kTop = 64;              // likeliest tokens of a prediction
-constexpr std::int64_t kMostLogits = 1 << 24;  // of a pass: limits the memory for large vocabularies
+constexpr std::int64_t kTop = 64;              // likeliest tokens per prediction
+constexpr std::int64_t kMostLogits = 1 << 24;  // per pass; limits the memory for large vocabularies
 
 // Batches with the source's predictions, in parts of few enough logits for one pass. Predictions are computed when a
 // batch is first read, and stored.

@@ -1,4 +1,4 @@
-// Fits one layer to the output of the source's, and all layers together to its predictions.
+// Fits one layer to the output of the source's layer, and all layers together to the source's predictions.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,23 +17,23 @@ using LayerOutput = std::function<at::Tensor(const LayerActivations&)>;
 
 struct FitOptions {
   std::int64_t steps = 300;
-  std::int64_t sequences = 1;   // a step
+  std::int64_t sequences = 1;   // per step
   double learning_rate = 6e-3;  // after 5 steps of warm-up, then linearly to 0
   std::uint64_t seed = 1;       // order of the sequences
 };
 
 // Minimises |output(x) - y|^2 / |y|^2 by AdamW over `parameters`, which are changed in place. Returns the errors on
-// `held_out`, relative to sum y^2. Where the error has not become smaller, the starting values are restored.
+// `held_out`, relative to sum y^2. Restores the starting values if the error has not decreased.
 FitErrors fit(const LayerOutput& output, const std::vector<at::Tensor>& parameters, const LayerActivations& activations,
               const LayerActivations& held_out, const FitOptions& options);
 
-// Solves (gram + penalty) w = cross in float64, the penalty 1e-3 of the mean of gram's diagonal. `constant`: the last
-// feature is a constant, which is not penalised.
+// Solves (gram + penalty) w = cross in float64. The penalty is 1e-3 times the mean of gram's diagonal; with `constant`,
+// the last feature is a constant and not penalised.
 at::Tensor ridge_regression(const at::Tensor& gram, const at::Tensor& cross, bool constant = false);
 
 // For models that train::can_teach(): minimises the divergence from the source's predictions by AdamW over `parameters`
-// of `model`, which are changed in place; gradients of all others are switched off. Returns the divergences on the
-// held-out tokens. Where the divergence has not become smaller, the starting values are restored.
+// of `model`, which are changed in place; gradients of all other parameters are disabled. Returns the divergences on
+// the held-out tokens. Restores the starting values if the divergence has not decreased.
 FitErrors fit_together(const models::Model& source, const models::Model& model,
                        const std::vector<at::Tensor>& parameters, const Batches& batches, const FitOptions& options);
 
@@ -49,8 +49,8 @@ struct ValueFit {
   double error = 0.0;               // sum of squared errors / sum y^2
 };
 
-// Fits values of rank r for the given heads. First the least-squares map M of z_h (ridge 1e-3 of the mean square), then
-// for each head the rank-r factors of C^(1/2) M_h, C the covariance of z_h; at last all outputs jointly.
+// Fits values of rank r for the given heads: first the least-squares map M of z_h (ridge 1e-3 of the mean square), then
+// for each head the rank-r factors of C^(1/2) M_h with C the covariance of z_h, last all outputs jointly.
 ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads, std::int64_t rank, bool with_bias);
 
 // Chooses the `count` heads with the least error: every pair for count = 2, greedily otherwise.
@@ -67,31 +67,31 @@ struct Roots {
   at::Tensor root, inverse;
 };
 
-// The approximation of a matrix [d, n] by down up, where the r channels x down are whitened.
+// A matrix [d, n] approximated by down up. The r channels x down are whitened.
 struct LowRank {
   at::Tensor down;  // [d, r]
   at::Tensor up;    // [r, n]
 };
-// The same product with orthonormal columns of `down`, for a layer that normalises x down by its root mean square: with
-// tokens of similar length, these are of similar length too. Their mean square over the tokens is returned as its root.
+// The same product with orthonormal columns of `down`, for a layer that divides x down by its root mean square. `size`
+// is the root mean square of x down over the tokens.
 struct Normalised {
   LowRank factors;
   double size = 0.0;
 };
 Normalised with_orthonormal_columns(const LowRank& factors, const Roots& roots);
 
-// The best such factors where an error of column i counts weights[i] times (least squares over the tokens).
+// Returns the factors with the least error over the tokens, where column i counts weights[i] times.
 LowRank low_rank(const at::Tensor& matrix, const at::Tensor& weights, std::int64_t rank, const Roots& roots);
 
 // Queries [d, H, c] and the keys [d, c] that all heads share.
 struct SharedKeys {
   at::Tensor queries, keys;
 };
-// Rotary channels, in pairs (i, i + c/2): for each pair, with queries and keys as complex numbers, k_h is about a_h k
-// for one k, the leading singular vector over the heads, weighted by their queries' size; q_h becomes q_h conj(a_h).
-// Rotations by position commute with this.
+// Rotary channels, in pairs (i, i + c/2). With queries and keys as complex numbers, each pair approximates k_h by a_h k
+// and replaces q_h by q_h conj(a_h). k is the leading singular vector over the heads, weighted by the size of their
+// queries. Rotations by position commute with this.
 SharedKeys share_rotated(const at::Tensor& queries, const at::Tensor& keys, const Roots& roots);
-// Channels without rotation: the leading `rank` directions of all heads' keys.
+// Channels without rotation: keeps the leading `rank` directions of all heads' keys.
 SharedKeys share_plain(const at::Tensor& queries, const at::Tensor& keys, std::int64_t rank, const Roots& roots);
 
 }  // namespace headroom::convert

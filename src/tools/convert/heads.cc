@@ -50,19 +50,19 @@ class Search {
     return !limit_of("loss") &&
            std::ranges::all_of(request_.budget, [](const Limit& limit) { return limit.value == 1.0; });
   }
-  // The limits of the loss and of each cost, as sums over the layers.
+  // Returns the limits of the loss and of each cost, as sums over the layers.
   std::vector<double> limits() const;
   std::optional<RowOfLayer> allocated(const Rows& rows, const std::vector<double>& limits, std::size_t minimise) const;
-  // Without a limit of the loss, the least loss; else the least of the first cost.
+  // Returns the choice with the least loss or, if the loss is limited, with the least of the first cost.
   std::optional<RowOfLayer> choose(const Rows& rows) const {
     return allocated(rows, limits(), limit_of("loss") ? 1 : 0);
   }
   [[noreturn]] void refuse_budget() const;
-  // Chooses by the losses of layers converted alone. If their sum is too far from the measured loss, chooses again by
-  // the losses that in_context() returns.
+  // Returns a choice by the losses of layers converted alone. If their sum is too far from the measured loss, chooses
+  // again by the losses that in_context() returns.
   RowOfLayer corrected(HeadsResult& result) const;
-  // Corrects the losses of each layer that `choice` converts: multiplies them by the loss that the layer adds to the
-  // other layers of `choice` and divides by the loss that it adds alone. `measured`: the loss that `choice` adds.
+  // Returns rows with corrected losses: for each layer that `choice` converts, multiplied by the loss that the layer
+  // adds to the rest of `choice`, divided by the loss that it adds alone. `measured`: the loss that `choice` adds.
   Rows in_context(const RowOfLayer& choice, double measured) const;
   // Fits the layers of a choice together. Writes `out` unless it is empty.
   Conversion converted(const RowOfLayer& choice, const fs::path& out) const {
@@ -95,7 +95,7 @@ std::optional<RowOfLayer> Search::allocated(const Rows& rows, const std::vector<
   for (const std::vector<HeadsRow>& layer : rows) {
     LayerOptions& of = options.emplace_back();
     for (const HeadsRow& row : layer) {
-      // A layer that shares keys in the source always has them: their owner keeps its heads, too.
+      // A layer that shares keys in the source may always share them, because the owner's heads do not change.
       const bool takes_keys = row.heads.shares && &row != &layer.front();
       of.push_back({.values = {row.loss}, .takes_keys = takes_keys, .gives_keys = row.gives_keys});
       of.back().values.insert(of.back().values.end(), row.costs.begin(), row.costs.end());
@@ -137,7 +137,7 @@ RowOfLayer Search::corrected(HeadsResult& result) const {
   const std::optional<RowOfLayer> again = choose(in_context(*choice, result.measured));
   const double most = limit_of("loss").value_or(std::numeric_limits<double>::infinity());
   if (!again || described(*again).predicted > most) {
-    return *choice;  // in_context() may lower losses, so that a choice exceeds the limit
+    return *choice;  // in_context() may lower losses, so the new choice may exceed the limit
   }
   const double measured = table_.added(*again);
   result.corrected = *again != *choice && measured < result.measured;
@@ -181,7 +181,7 @@ HeadsChoice Search::described(const RowOfLayer& choice) const {
   return described;
 }
 
-// The choices in which all layers have the same heads, at least one.
+// Returns the choices in which all layers have the same heads, at least one.
 std::vector<RowOfLayer> Search::uniform_choices() const {
   std::vector<RowOfLayer> all;
   for (const HeadsRow& first : table_.rows().front()) {
@@ -204,7 +204,7 @@ void Search::add_uniform(HeadsResult& result) const {
     HeadsChoice own = described(choice);
     bool fits = true;
     for (std::size_t i = 0; i < own.shares.size(); ++i) {
-      const double most = result.chosen.shares[i];  // with a limit of the loss, the costs may be far below their limits
+      const double most = result.chosen.shares[i];  // if the loss is limited, the costs may be far below their limits
       fits = fits && own.shares[i] <= (limit_of("loss") ? most : limit_of(result.costs[i]).value_or(most)) + 1e-9;
     }
     if (fits && (!best || own.predicted < result.uniform->predicted)) {
@@ -213,7 +213,7 @@ void Search::add_uniform(HeadsResult& result) const {
     }
     result.uniforms.push_back(std::move(own));
   }
-  // Only those that lose less than all cheaper ones.
+  // Keeps only choices that lose less than all cheaper ones.
   std::ranges::sort(result.uniforms, {}, [](const HeadsChoice& of) { return std::pair(of.shares[0], of.predicted); });
   double least = std::numeric_limits<double>::infinity();
   std::erase_if(result.uniforms, [&](const HeadsChoice& of) {

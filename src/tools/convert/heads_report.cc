@@ -18,7 +18,7 @@ Json heads_json(const Heads& heads) {
   return {{"heads", heads.heads}, {"kv_heads", heads.kv_heads}, {"experts", heads.experts}};
 }
 
-// The owners of the keys that layers use: the layer itself, or another one.
+// Returns, for each layer, the owner of the keys that it uses.
 std::vector<std::int64_t> owners_of(const HeadsResult& result) {
   return result.config.model.key_owners(result.config.model.n_layers);
 }
@@ -31,7 +31,7 @@ Json costs_json(const HeadsResult& result, const std::vector<double>& shares) {
   return json;
 }
 
-// "macs 50.0%, kv_cache 43.8%".
+// Returns "macs 50.0%, kv_cache 43.8%".
 std::string costs_text(const HeadsResult& result, const std::vector<double>& shares) {
   std::string text;
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -40,7 +40,7 @@ std::string costs_text(const HeadsResult& result, const std::vector<double>& sha
   return text;
 }
 
-// The choices' first costs in percent, and the losses that they add as predicted.
+// Returns each choice's first cost in percent and its predicted loss.
 Json points_of(const std::vector<HeadsChoice>& choices) {
   Json points = Json::array();
   for (const HeadsChoice& choice : choices) {
@@ -49,7 +49,7 @@ Json points_of(const std::vector<HeadsChoice>& choices) {
   return points;
 }
 
-// The predicted and measured losses, and those of the best equal layers.
+// Returns the predicted and measured losses of the choice and the losses of the best equal layers.
 std::string losses_text(const HeadsResult& result) {
   std::string text = fmt::format("added after a short fit: {} predicted, {} measured{}\n",
                                  format_decimal(result.chosen.predicted, 4), format_decimal(result.measured, 4),

@@ -29,21 +29,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTable = "headroom.heads.3";  // format of the cached table
-constexpr double kShortFit = 1.0 / 3.0;                  // of the steps with which `convert` fits a layer
-constexpr double kTimeUnits = 1000;  // measured times are rounded to this part of the step, which limits the choices
+constexpr double kShortFit = 1.0 / 3.0;                  // share of `convert`'s steps per layer
+constexpr double kTimeUnits = 1000;  // times are rounded to this fraction of a step, to limit the number of choices
 
 Heads heads_of(const config::AttentionOptions& a) {
   const bool shares = a.share_kv > 0;
   return {.heads = a.n_heads, .kv_heads = shares ? 0 : a.computed_kv_heads(), .experts = 0, .shares = shares};
 }
 
-// Whether the layer may change: it is dense and shares no keys yet.
+// Whether the layer may change: its heads are dense, and it does not share keys.
 bool may_change(const config::ModelOptions& source, std::int64_t layer) {
   const config::AttentionOptions a = source.of_layer(layer).attention;
   return a.n_heads > 0 && is_dense(a) && sharing(source.key_owners(source.n_layers), layer).size() == 1;
 }
 
-// Whether the layers above can share the layer's keys if it has so many key heads; 0: it shares its owner's itself.
+// Whether the layers above can use the layer's keys if it has `kv_heads` key heads; 0: it shares keys itself.
 bool gives_keys(const config::ModelOptions& source, std::int64_t layer, std::int64_t kv_heads) {
   for (std::int64_t above = layer + 1; above < source.n_layers && may_change(source, above); ++above) {
     if (kv_heads > 0 && source.of_layer(above).attention.n_heads % kv_heads != 0) {
@@ -53,7 +53,7 @@ bool gives_keys(const config::ModelOptions& source, std::int64_t layer, std::int
   return may_change(source, layer);
 }
 
-// The source's heads first, then those with the keys of the layer below, fewer heads, or none.
+// Returns the source's heads first, then shared keys of the layer below, no heads, and fewer heads.
 std::vector<Heads> candidates(const config::ModelOptions& source, std::int64_t layer, std::int64_t experts) {
   const config::AttentionOptions from = source.of_layer(layer).attention;
   std::vector<Heads> all = {heads_of(from)};
@@ -94,7 +94,7 @@ config::ModelOptions with_heads(config::ModelOptions layer, const Heads& heads) 
   return layer;
 }
 
-// Reads or writes the rows of one layer.
+// Writes the rows of one layer. load_rows() reads them.
 void save_rows(const std::vector<HeadsRow>& rows, const fs::path& file) {
   SafetensorsWriter writer;
   Json json = Json::array();
@@ -151,7 +151,7 @@ void write_fitted(const HeadsRow& row, const models::Model& model) {
   }
 }
 
-// The least of a few times of a call, in seconds.
+// Returns the least of several durations of a call, in seconds.
 double seconds_of(const std::function<void()>& call) {
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 7; ++i) {
@@ -162,7 +162,7 @@ double seconds_of(const std::function<void()>& call) {
   return least;
 }
 
-// The time of a forward and a backward pass of the only layer's attention on random inputs.
+// Returns the seconds of a forward and backward pass of the only layer's attention on random inputs.
 double attention_seconds(const config::ModelOptions& layer, std::int64_t sequences) {
   if (layer.attention.n_heads == 0) {
     return 0.0;
@@ -182,7 +182,7 @@ double attention_seconds(const config::ModelOptions& layer, std::int64_t sequenc
       [&] { attention({.x = x, .source = x, .shared_keys = shares ? &keys : nullptr}, {}).sum().backward(); });
 }
 
-// The time of a forward and a backward pass of a model.
+// Returns the seconds of a forward and backward pass of a model.
 double step_seconds(const config::ModelOptions& options, const models::Batch& batch) {
   const std::unique_ptr<models::Model> model = models::make_model(options, 1);
   return seconds_of([&] {
@@ -218,7 +218,7 @@ HeadsTable::HeadsTable(const HeadsRequest& request)
   add_costs();
 }
 
-// The config of a choice, in which layers with the source's heads are the source's.
+// Returns the request for a choice. Layers with the source's heads have the source's options.
 ConvertRequest HeadsTable::request_for(const std::vector<Heads>& heads) const {
   ConvertRequest request = convert_;
   std::vector<config::ModelOptions> layers;
@@ -324,7 +324,7 @@ std::optional<HeadsRow> HeadsTable::measured(LayerConversion& conversions, const
   try {
     config_of(request);
   } catch (const UserError&) {
-    return std::nullopt;  // other settings of the source exclude these heads
+    return std::nullopt;  // the source's other settings exclude these heads
   }
   const std::unique_ptr<models::Model> model = model_of(request);
   std::vector<LayerError> errors;
@@ -333,12 +333,12 @@ std::optional<HeadsRow> HeadsTable::measured(LayerConversion& conversions, const
   if (!heads.shares) {
     add_fitted(row, *model, layer);
   }
-  row.loss = std::max(0.0, loss_of(*model, batches_.held_out) - loss_before_);  // a gain is chance
+  row.loss = std::max(0.0, loss_of(*model, batches_.held_out) - loss_before_);  // a negative difference is noise
   return row;
 }
 
 double HeadsTable::cost(const std::string& name, const config::ModelOptions& layer, double step_seconds) const {
-  if (layer.attention.share_kv > 0 && name != "step_time") {  // what a second layer adds
+  if (layer.attention.share_kv > 0 && name != "step_time") {  // the cost that a second layer adds
     config::ModelOptions own = layer;
     own.attention.share_kv = 0;
     config::ModelOptions pair = own;
@@ -357,7 +357,7 @@ double HeadsTable::cost(const std::string& name, const config::ModelOptions& lay
 void HeadsTable::add_costs() {
   for (const std::string& name : cost_names_) {
     const double step = name == "step_time" ? step_seconds(source().model, batches_.fit.front()) : 0.0;
-    std::map<std::string, double> known;  // of layers with the same options
+    std::map<std::string, double> known;  // by the layer's options
     double total = 0.0;
     for (std::size_t layer = 0; layer < rows_.size(); ++layer) {
       const config::ModelOptions own = source().model.of_layer(static_cast<std::int64_t>(layer));

@@ -26,7 +26,7 @@ std::string mlp_of(std::int64_t layer) {
   return fmt::format("layer{}.ffn", layer);
 }
 
-// The first layer whose activations are needed for `layer` or a later one.
+// Returns the first layer whose activations are needed for `layer` or a later layer.
 std::int64_t first_needed(const std::vector<std::int64_t>& owners, std::int64_t layer) {
   std::int64_t first = layer;
   for (std::size_t later = static_cast<std::size_t>(layer); later < owners.size(); ++later) {
@@ -35,7 +35,7 @@ std::int64_t first_needed(const std::vector<std::int64_t>& owners, std::int64_t 
   return first;
 }
 
-// The reciprocal of the root mean square of outputs; 1 if all are 0.
+// Returns the reciprocal of the root mean square of the outputs; 1 if all are 0.
 double weight_of(const at::Tensor& y) {
   const double size = y.square().mean().sqrt().item<double>();
   return size > 0.0 ? 1.0 / size : 1.0;
@@ -173,7 +173,7 @@ nn::Attention attention_of(const models::Model& model, std::int64_t layer, std::
   });
 }
 
-// Starts heads that share keys, of one layer or of several, if the source has such heads with keys of their own.
+// Starts heads that share keys within a layer or across layers, if the source has separate keys for each layer.
 void LayerConversion::start_group(const models::Model& target, const std::vector<std::int64_t>& layers) {
   std::vector<SharingLayer> group;
   const config::AttentionOptions owner = target.options().of_layer(layers.front()).attention;
@@ -191,8 +191,8 @@ void LayerConversion::start_group(const models::Model& target, const std::vector
   start_shared(group, owner, source_.parameters(), target.parameters());
 }
 
-// `layers`: one, or those that share the keys of the first one. These are fitted as one layer: activations are side by
-// side, and each output counts relative to its square.
+// `layers`: one layer, or layers that share the keys of the first. Several layers are fitted as one: their activations
+// are concatenated, and each output is weighted by the reciprocal of its root mean square.
 LayerError LayerConversion::fit_attention(const models::Model& target, const std::vector<std::int64_t>& layers) {
   std::vector<at::Tensor> parameters;
   std::vector<nn::Attention> parts;
@@ -254,7 +254,7 @@ FitOptions LayerConversion::options_for(double rate) const {
 
 namespace {
 
-constexpr double kRouterDeviation = 0.3;       // deviation of the scores; gates start near their mean
+constexpr double kRouterDeviation = 0.3;       // standard deviation of the scores; gates start near their mean
 constexpr std::int64_t kClusterTokens = 2048;  // tokens whose activations group the units
 constexpr int kRounds = 10;
 
@@ -299,19 +299,19 @@ class ExpertStart {
     }
   }
 
-  // The weight of a chosen expert while the scores are 0.
+  // Returns the weight of a routed expert while the scores are 0.
   double gate_size() const {
     switch (r_.to.gate) {
       case config::Gate::sigmoid:
         return 0.5 * r_.to.gate_scale;
       case config::Gate::softmax:
         return r_.to.gate_scale / static_cast<double>(experts_);
-      default:  // sums to 1 over the chosen experts
+      default:  // sums to 1 over the routed experts
         return r_.to.gate_scale / static_cast<double>(r_.to.top_k);
     }
   }
 
-  // The size of each unit's contribution, [N, h].
+  // Returns the size of each unit's contribution, [N, h].
   at::Tensor contributions(const at::Tensor& inputs) const {
     const auto read = [&](const std::string& which) {
       const at::Tensor y = at::mm(inputs, source("w_" + which));
@@ -328,8 +328,8 @@ class ExpertStart {
     return balanced_groups(by_unit - by_unit.mean(1, /*keepdim=*/true), experts_);
   }
 
-  // The map of a token to the logarithm of each expert's contribution, centred, by ridge regression; its results have
-  // the deviation kRouterDeviation.
+  // Returns a map from a token to the logarithm of each expert's contribution, centred, by ridge regression. The scores
+  // have the standard deviation kRouterDeviation.
   at::Tensor router(const at::Tensor& inputs, const at::Tensor& units) const {
     constexpr std::int64_t kBlock = 2048;
     at::Tensor gram, cross;
@@ -352,7 +352,7 @@ class ExpertStart {
   bool gated_;
 };
 
-// Indices [k] of units far from one another: each is the unit least like those before.
+// Returns the indices [k] of units far from each other: each next unit is the one least similar to all previous ones.
 at::Tensor far_units(const at::Tensor& unit_features, std::int64_t k) {
   std::vector<std::int64_t> found = {0};
   at::Tensor nearest = at::mv(unit_features, unit_features[0]);
@@ -371,7 +371,7 @@ at::Tensor balanced_groups(const at::Tensor& features, std::int64_t groups) {
   const std::int64_t units = rows.size(0), size = units / groups;
   at::Tensor centres = rows.index_select(0, far_units(rows, groups)), order;
   for (int round = 0; round < kRounds; ++round) {
-    // The closest pairs of unit and group first, as long as the group has room.
+    // Assigns the closest pairs of unit and group first, as long as the group has room.
     const at::Tensor pairs = std::get<1>(at::mm(rows, centres.t()).flatten().sort(/*stable=*/true, 0, true));
     const std::int64_t* const pair = pairs.const_data_ptr<std::int64_t>();
     std::vector<std::int64_t> group(static_cast<std::size_t>(units), -1);

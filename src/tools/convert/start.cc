@@ -75,7 +75,7 @@ class Layer {
 
  private:
   bool takes_heads() const { return to_.projection->has_head_matrices() && to_.projection->has_fixed_heads(); }
-  // Whether the layers have the same options, except those of compositions, output gates and the dot score.
+  // Whether the layers have the same options, except for compositions, output gates and the dot score.
   bool keeps_projection() const {
     AttentionOptions same = to_;
     same.composition = from_.composition;
@@ -85,7 +85,7 @@ class Layer {
     same.of<config::DotOptions>() = from_.of<config::DotOptions>();
     return config::differing_keys(same, from_).empty();
   }
-  // Whether each head has one attention map, of its own queries and keys. A source without dense values (SwitchHead)
+  // Whether each head has one attention map from separate queries and keys. A source without dense values (SwitchHead)
   // then gives its maps to the target, and values and outputs are refitted.
   bool has_kept_maps() const {
     return from_.projection->has_head_matrices() && from_.projection->has_fixed_heads() && from_.score == "dot" &&
@@ -149,7 +149,7 @@ class Layer {
            to_.composition == "none" || to_.composition == "static";
   }
 
-  // Returns whether gates, sinks, norms and the exclusion of own values leave the layer exactly as it was.
+  // Returns whether gates, sinks, norms and the exclusion of own values leave the layer's result unchanged.
   bool start_extras() const {
     if (!keeps_gate()) {
       write("w_gate", at::zeros({1}));
@@ -187,7 +187,7 @@ class Layer {
     return at::tensor(keys, at::kLong);
   }
 
-  // The factor of a bank's experts: their gated sum should be the matrix.
+  // Returns the factor of a bank's experts, so that their gated sum is the matrix.
   double expert_factor() const {
     return to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid
                ? 2.0 / static_cast<double>(to_.of<config::RoutingOptions>().top_k)
@@ -217,11 +217,11 @@ class Layer {
     write("w_k", keys.unsqueeze(0) + noise * (kKeyNoise * keys.std().item<double>() / noise.std().item<double>()));
   }
 
-  // Queries and keys of the chosen heads.
+  // Writes the queries and keys of the chosen heads.
   void start_keys(const std::vector<std::int64_t>& heads) const {
     const at::Tensor rows = at::tensor(heads, at::kLong), key_rows = key_heads_of(heads);
     const std::int64_t more = to_.d_head - from_.d_head;
-    const double scale = std::sqrt(query_scale());  // of queries and keys alike
+    const double scale = std::sqrt(query_scale());  // shared by queries and keys
     const auto widen = [&](const at::Tensor& w, const at::Tensor& fill) {
       return more == 0 ? w : at::cat({w * scale, fill}, -1);
     };
@@ -265,7 +265,7 @@ class Layer {
     }
   }
 
-  // Fewer heads, or experts: keeps the best heads' maps.
+  // For fewer heads or experts: keeps the best heads' maps.
   void refit() const {
     const HeadSums sums = r_.sums();
     const bool with_bias = target("b_o").defined();
@@ -276,7 +276,7 @@ class Layer {
     write_values(fit);
   }
 
-  // Keeps the heads and changes the number of key and value heads: merges them by their mean, or repeats them.
+  // Keeps the query heads and changes the number of key and value heads, by averaging or repeating heads.
   void share_keys() const {
     const std::int64_t before = from_.kv_heads(), groups = to_.kv_heads();
     const auto shared = [&](const at::Tensor& w, std::int64_t axis) {
@@ -294,12 +294,12 @@ class Layer {
   }
 
   at::Tensor wide(std::string_view name) const { return source(name).to(at::kDouble); }
-  // Keys or values [d, G, e] repeated to the query heads, [d, H, e].
+  // Repeats keys or values [d, G, e] for the query heads, [d, H, e].
   at::Tensor by_query_head(const at::Tensor& w) const {
     return w.repeat_interleave(from_.n_heads / from_.kv_heads(), 1);
   }
-  // The factor that queries need so that the scores stay the same, because scores are divided by the square root of
-  // scale_width or d_head. A learned scale is copied and needs none.
+  // Returns the factor of the queries that keeps the scores, which are divided by the square root of scale_width or
+  // d_head. A learned scale is copied and needs no factor.
   double query_scale() const {
     const auto width = [](const config::AttentionOptions& o) {
       const double given = o.of<config::DotOptions>().scale_width;
@@ -311,7 +311,7 @@ class Layer {
     return o.position == "rope" ? o.projection->rotary_channels(o) : 0;
   }
 
-  // Writes `values` to the first channels of the last axis; the others are zeros if `zeros`, else stay random.
+  // Writes `values` to the first channels of the last axis. `zeros`: sets the other channels to 0.
   void write_first(std::string_view name, const at::Tensor& values, bool zeros) const {
     const at::Tensor to = target(name);
     if (zeros) {
@@ -331,7 +331,7 @@ class Layer {
     const at::Tensor q = wide("w_q") * query_scale(), k = by_query_head(wide("w_k")), v = by_query_head(wide("w_v"));
     // Pair m of the source is (m, m + rotated/2); the target rotates the first p/2 pairs.
     const at::Tensor pairs = at::arange(p / 2, at::kLong), fast = at::cat({pairs, pairs + rotated / 2});
-    // The others, those that never rotate first, then by rising frequency.
+    // The order of the other channels: unrotated channels first, then by rising frequency.
     const at::Tensor slow_pairs = at::arange(rotated / 2 - 1, p / 2 - 1, -1, at::kLong);
     const at::Tensor slow = at::cat(
         {at::arange(rotated, from_.d_head, at::kLong), at::stack({slow_pairs, slow_pairs + rotated / 2}, 1).flatten()});
@@ -357,7 +357,7 @@ class Layer {
     write_first("w_kv_down", latent.down, false);
     write("kv_norm", at::full({1}, normalised.size));
     if (latent.up.size(0) < target("w_kv_down").size(1)) {
-      return;  // a latent wider than the tokens
+      return;  // the latent is wider than a token
     }
     const auto up = [&](std::int64_t first, std::int64_t width) {
       return latent.up.narrow(1, first, heads * width).view({-1, heads, width});
@@ -375,7 +375,7 @@ class Layer {
       const auto [factors, size] =
           with_orthonormal_columns(low_rank(flat, at::ones({flat.size(1)}, at::kDouble), down.size(1), roots), roots);
       if (factors.down.size(1) < down.size(1)) {
-        return;  // wider than the tokens
+        return;  // the vector is wider than a token
       }
       write_first("w_q_down", factors.down, false);
       write("q_down_norm", at::full({1}, size));
@@ -385,7 +385,7 @@ class Layer {
     }
   }
 
-  // An expert is a head; all share one key and one value head.
+  // Each expert becomes a head; all experts share one key head and one value head.
   void start_routed_heads() const {
     const auto& routing = to_.of<config::RoutingOptions>();
     if (routing.n_experts != from_.n_heads || to_.d_head < from_.d_head || to_.key_projections() > 1 ||
@@ -410,7 +410,7 @@ class Layer {
     target("w_o").narrow(1, 0, outputs.size(1)).copy_(outputs);
   }
 
-  // The reciprocal of the mean gate of the routed heads, when each token uses `chosen` of `all` heads.
+  // Returns the reciprocal of the mean gate of the routed heads if each token uses `chosen` of `all` heads.
   double gate_factor(std::int64_t chosen, std::int64_t all) const {
     const config::Gate gate = to_.of<config::RoutingOptions>().gate;
     return gate == config::Gate::sigmoid   ? 2.0
@@ -418,7 +418,7 @@ class Layer {
                                            : static_cast<double>(chosen);
   }
 
-  // Gates on the head outputs start at their mean, so the outputs are divided by it.
+  // Gates on the head outputs start at their mean; the outputs are divided by this mean.
   void scale_outputs() const {
     double factor = to_.gate_output == "none" || keeps_gate() ? 1.0 : 2.0;
     if (to_.projection == "gated_heads" && from_.projection != "gated_heads") {

@@ -1,4 +1,4 @@
-// The starting values of a converted attention layer, from the parameters of the source's and the sums of its heads.
+// The starting values of a converted attention layer, from the source layer's parameters and the sums of its heads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ namespace headroom::convert {
 // Whether a layer has softmax attention with dense projections and without composition.
 bool is_dense(const config::AttentionOptions& options);
 
-// The parameter "place.name"; an undefined tensor if there is none.
+// Returns the parameter "place.name", or an undefined tensor if there is none.
 at::Tensor find_parameter(const nn::Parameters& in, const std::string& place, std::string_view name);
 
 struct StartRequest {
@@ -28,8 +28,8 @@ struct StartRequest {
   const nn::Parameters& source;            // has "layer3.attention.w_q" and so on
   const nn::Parameters& target;            // freshly initialised; written in place
   std::string place;                       // "layer3.attention"
-  std::function<HeadSums()> sums;          // called if values and outputs must be refitted
-  std::function<at::Tensor()> covariance;  // of the source tokens; called if heads are to share keys or a latent
+  std::function<HeadSums()> sums;          // called only to refit values and outputs
+  std::function<at::Tensor()> covariance;  // of the source tokens; called only for shared keys or a latent
 };
 
 // Writes the layer's starting values into `target` and returns whether the layer then computes what the source's does
@@ -49,44 +49,42 @@ struct StartRequest {
 // Wider heads: queries get new columns, keys get 0 there, and both are scaled so that the scores stay.
 bool start_layer(const StartRequest& request);
 
-// A layer whose heads share keys and values, in the source; the first layer of several owns them.
+// A layer of the source whose heads are to share keys and values; the first of several layers is the owner.
 struct SharingLayer {
   std::string place;    // "layer3.attention"
   at::Tensor source;    // the source tokens, [N, d]
-  double weight = 1.0;  // of the output
+  double weight = 1.0;  // weight of the output
 };
 
-// Whether start_shared() can start the layer: its heads have nothing but their matrices, and scores of rotated or plain
-// channels.
+// Whether start_shared() can start the layer: its heads have no parameters besides the matrices, and the scores are of
+// rotated or plain channels.
 bool can_share(const config::AttentionOptions& options);
 
-// Writes starting values of layers whose heads share keys and values, with as many heads of the same width as in the
-// source. `owner`: options of the first layer in the target. The tokens of all layers are predicted from those of the
-// owner by ridge regression; keys and values are then the best ones for all heads that share them (share_rotated,
-// share_plain, low_rank).
+// Writes starting values of layers whose heads share keys and values; heads and width must equal the source's. `owner`:
+// options of the first layer in the target. Ridge regression predicts the tokens of all layers from the owner's tokens;
+// keys and values are then the best ones for all heads that share them (share_rotated, share_plain, low_rank).
 void start_shared(const std::vector<SharingLayer>& layers, const config::AttentionOptions& owner,
                   const nn::Parameters& source, const nn::Parameters& target);
 
-// The starting values of an expert MLP whose experts are made of the hidden units of a dense or gated MLP, after
-// MoEfication (Zhang et al. 2022): units that are active together form an expert, and the router predicts how much an
-// expert contributes.
+// The starting values of an expert MLP from the hidden units of a dense or gated MLP, after MoEfication (Zhang et al.
+// 2022): units that are active together form an expert, and the router predicts how much an expert contributes.
 
 struct MlpStartRequest {
   const config::MlpOptions& from;      // dense or gated
-  const config::MlpOptions& to;        // experts of the same kind, with as many hidden units together
+  const config::MlpOptions& to;        // experts of the same kind, with the same number of hidden units in total
   const nn::Parameters& source;        // has "layer3.ffn.w_up" and so on
   const nn::Parameters& target;        // freshly initialised; written in place
   std::string place;                   // "layer3.ffn"
-  std::function<at::Tensor()> inputs;  // of the MLP, [N, d]; called unless all experts are chosen
+  std::function<at::Tensor()> inputs;  // of the MLP, [N, d]; called unless all experts are active
 };
 
-// Writes the starting values into `target` and returns whether the MLP then computes what the source's does (up to
-// rounding): if all experts are chosen. Then the experts are neighbouring units, and the router starts at 0: all gates
+// Writes the starting values into `target`. Returns true if all experts are active: the MLP then computes what the
+// source's MLP computes, up to rounding. Experts are then neighbouring units, and the router starts at 0, so all gates
 // are equal. Outputs are divided by the gates' initial size.
 bool start_mlp(const MlpStartRequest& request);
 
-// Divides units into `groups` groups of equal size by their features [units, n]: balanced k-means by the cosine, from
-// the units farthest from one another. Returns the units in the order of their groups, int64.
+// Divides units into `groups` groups of equal size by their features [units, n]: balanced k-means by cosine similarity,
+// starting from the most distant units. Returns the units in the order of their groups, int64.
 at::Tensor balanced_groups(const at::Tensor& features, std::int64_t groups);
 
 }  // namespace headroom::convert

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLearningRate = 0.25;  // of the source's
-constexpr double kWarmup = 0.1;         // of the steps
+constexpr double kLearningRate = 0.25;  // times the source's rate
+constexpr double kWarmup = 0.1;         // fraction of the steps
 
 struct Converted {
   std::string name;
@@ -34,7 +34,7 @@ std::int64_t steps_of(const config::Config& source, double share) {
   return share > 0.0 ? std::max<std::int64_t>(1, steps) : 0;
 }
 
-// The source's config without what it started from and learnt from: the runs have their own.
+// Returns the source's config without train.start_from and train.teacher, which the runs set themselves.
 config::Config source_config(const StudyRequest& request) {
   const fs::path file = store::find_checkpoint(request.source);
   const store::Checkpoint checkpoint = store::read_checkpoint(file, store::Check::shapes);
@@ -45,7 +45,7 @@ config::Config source_config(const StudyRequest& request) {
   }
   config::Config config = checkpoint.config;
   const config::TrainOptions none;
-  config.train.seconds = none.seconds;  // it would decide instead of the steps
+  config.train.seconds = none.seconds;  // otherwise the time limit would set the number of steps
   for (std::string config::TrainOptions::*key :
        {&config::TrainOptions::start_from, &config::TrainOptions::start_sha256, &config::TrainOptions::teacher,
         &config::TrainOptions::teacher_sha256}) {
@@ -56,7 +56,7 @@ config::Config source_config(const StudyRequest& request) {
   return config;
 }
 
-// The source's config for more training, from the parameters in `start`.
+// Returns the config of a run that continues the source's training from the parameters in `start`.
 config::Config continued(const config::Config& source, const fs::path& start, double share, bool taught,
                          const StudyRequest& request) {
   const config::ModelOptions model =
@@ -79,7 +79,7 @@ config::Config continued(const config::Config& source, const fs::path& start, do
   return train::with_initial_parameters(config);
 }
 
-// The losses of a conversion on held-out tokens.
+// Returns the losses of a conversion on held-out tokens.
 std::string losses_of(const fs::path& file) {
   const store::Checkpoint conversion = store::read_checkpoint(file, store::Check::shapes);
   const auto losses = conversion.metadata.find(kLosses);
@@ -100,7 +100,7 @@ ConvertRequest request_of(const StudyRequest& request, const config::Config& sou
           .command = request.command};
 }
 
-// Throws UserError if an existing conversion was made for another config or from other parameters.
+// Throws UserError if an existing conversion has another config or was made from other parameters.
 void check_conversion(const ConvertRequest& wanted, const config::Config& source, const std::string& source_sha256) {
   const store::Checkpoint there = store::read_checkpoint(wanted.out, store::Check::shapes);
   std::vector<std::string> notes;
@@ -127,7 +127,7 @@ std::string hash_of_source(const StudyRequest& request) {
   return train::open_initial_parameters(config)->parameters_sha256;
 }
 
-// Converts the source to each target, unless that has been done before. `losses` receives a sentence for each.
+// Converts the source to each target, unless the result exists. `losses` receives a sentence for each target.
 std::vector<Converted> convert_all(const StudyRequest& request, const config::Config& source,
                                    std::vector<std::string>& losses) {
   make_folder(request.out / "converted");
@@ -157,7 +157,7 @@ std::vector<Converted> convert_all(const StudyRequest& request, const config::Co
   return targets;
 }
 
-// The runs of one share of the source's tokens, each of its own family.
+// Returns the runs for one share of the source's tokens; each is a family.
 std::vector<StudyRun> runs_of(double share, const config::Config& source, const std::vector<Converted>& targets,
                               const StudyRequest& request) {
   const bool trained = share > 0.0, has_teacher = trained && train::can_teach(source.model);
@@ -197,7 +197,7 @@ Study plan_study(const StudyRequest& request) {
   const config::Config source = source_config(request);
   Study study;
   const std::vector<Converted> targets = convert_all(request, source, study.before_training);
-  // Without training last, because the first run is the baseline of the table.
+  // Untrained runs come last, because the first run is the table's baseline.
   std::vector<double> shares = request.shares;
   const auto untrained = std::stable_partition(shares.begin(), shares.end(), [](double share) { return share > 0.0; });
   std::set<std::int64_t> steps;

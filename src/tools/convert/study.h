@@ -13,7 +13,7 @@ struct StudyRequest {
   std::string source;                   // a run folder
   std::vector<std::string> targets;     // configs, as ConvertRequest::to
   std::vector<std::string> overrides;   // "key=value" for the continued runs
-  std::vector<double> shares = {0.05};  // tokens of each continued run, as a share of the source's; 0: no training
+  std::vector<double> shares = {0.05};  // tokens of each continued run as a fraction of the source's; 0: no training
   bool scratch = true;                  // also train the runs NAME-scratch
   std::filesystem::path out, cache;     // converted checkpoints: out/converted/NAME.safetensors
   std::string command;
@@ -22,12 +22,12 @@ struct StudyRequest {
 struct StudyRun {
   std::string name;  // "dense-5%", "switchhead-5%"
   config::Config config;
-  std::string family;  // "dense": the runs of one model, by their share; empty unless several shares differ in steps
+  std::string family;  // model name, shared by the runs with all shares; empty unless several shares differ in steps
 };
 
 struct Study {
   std::vector<StudyRun> runs;
-  std::vector<std::string> before_training;  // a sentence for each conversion: the losses before any training
+  std::vector<std::string> before_training;  // a sentence for each conversion: the losses without training
 };
 
 // Converts the source to each target and returns, for each share of the source's tokens, the configs of

@@ -22,7 +22,7 @@ void require_equal(const ConvertRequest& request, std::string_view key, const au
   }
 }
 
-// The result has the source's tokenizer. A target that names another one was meant for other parameters.
+// The result has the source's tokenizer, so a target with another tokenizer was meant for other parameters.
 void require_same_tokenizer(const ConvertRequest& request, const config::Config& source) {
   const auto is = config::flatten(request.target), wanted = config::flatten(source);
   for (std::size_t i = 0; i < is.size(); ++i) {
@@ -37,7 +37,7 @@ void require_same_tokenizer(const ConvertRequest& request, const config::Config&
   }
 }
 
-// The experts are made of the source's hidden units.
+// The experts consist of the source's hidden units.
 config::MlpOptions expert_options(const ConvertRequest& request, const config::MlpOptions& from,
                                   config::MlpOptions to) {
   const config::ExpertKind kind =
@@ -67,7 +67,7 @@ config::MlpOptions expert_options(const ConvertRequest& request, const config::M
   return to;
 }
 
-// The attention of the target with the settings of the source that its kept weights rely on.
+// Returns the target's attention options, with the source's settings on which kept weights rely.
 config::AttentionOptions attention_options(const config::AttentionOptions& kept, const config::AttentionOptions& to) {
   config::AttentionOptions a = to;
   auto& position = a.of<config::PositionOptions>();
@@ -105,7 +105,7 @@ config::AttentionOptions attention_options(const config::AttentionOptions& kept,
   return a;
 }
 
-// Throws UserError if the source's key and value heads cannot be merged or repeated into those of the target.
+// Throws UserError unless the source's key and value heads can be averaged or repeated to the target's number.
 void check_key_heads(const ConvertRequest& request, const config::AttentionOptions& from,
                      const config::AttentionOptions& to) {
   if (from.n_heads == 0 && to.n_heads > 0) {
@@ -138,7 +138,7 @@ void check_key_heads(const ConvertRequest& request, const config::AttentionOptio
   }
 }
 
-// The source's layer with the target's attention, and with its MLP if splits_mlp().
+// Returns the source's layer with the target's attention, and with the target's MLP if splits_mlp().
 config::ModelOptions converted_layer(const ConvertRequest& request, const config::ModelOptions& from,
                                      const config::ModelOptions& to, std::vector<std::string>& notes) {
   require_equal(request, "model.attention.position", to.attention.position.name(), from.attention.position.name());
@@ -246,7 +246,7 @@ config::Config with_layers(config::Config config, const std::vector<config::Mode
 
 namespace {
 
-// Keys and values that layers of the source share are no layer's own to change.
+// Throws UserError if a layer changes keys and values that it shares with other layers of the source.
 void check_shared(const ConvertRequest& request, const config::ModelOptions& from, const config::ModelOptions& to) {
   const std::vector<std::int64_t> before = from.key_owners(from.n_layers), after = to.key_owners(from.n_layers);
   for (std::int64_t layer = 0; layer < from.n_layers; ++layer) {

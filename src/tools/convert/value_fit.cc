@@ -15,7 +15,7 @@
 namespace headroom::convert {
 namespace {
 
-// Without a bias, the last row (of the constant feature) is left out and stays 0.
+// Without a bias, the last row, of the constant feature, is not fitted and stays 0.
 at::Tensor regression(const at::Tensor& gram, const at::Tensor& cross, bool with_bias) {
   if (with_bias) {
     return ridge_regression(gram, cross, /*constant=*/true);
@@ -41,13 +41,13 @@ Selected select(const HeadSums& sums, const std::vector<std::int64_t>& heads) {
   return {sums.gram.index_select(0, rows).index_select(1, rows), sums.cross.index_select(0, rows)};
 }
 
-// The error of the best maps of these heads without a limit of rank, a quick bound for choosing.
+// Returns the error of the best full-rank maps of these heads, a quick bound for choosing heads.
 double full_rank_error(const HeadSums& sums, const std::vector<std::int64_t>& heads, bool with_bias) {
   const Selected chosen = select(sums, heads);
   return squared_error(chosen.gram, chosen.cross, regression(chosen.gram, chosen.cross, with_bias), sums.energy);
 }
 
-// The roots of each head's covariance, computed once.
+// Holds the roots of each head's covariance, computed once.
 class HeadRoots {
  public:
   explicit HeadRoots(const HeadSums& sums) : sums_(sums) {}
@@ -76,7 +76,7 @@ ValueFit fit_with(HeadRoots& head_roots, const HeadSums& sums, const std::vector
     const auto [u, s, vh] = at::linalg_svd(at::mm(roots.root, maps.narrow(0, i * d, d)), /*full_matrices=*/false);
     values.push_back(at::mm(roots.inverse, u.narrow(1, 0, rank)) * s.narrow(0, 0, rank).clamp_min(1e-12).sqrt());
   }
-  // The features z_h values[h] and the constant, as a map of z.
+  // Returns the features z_h values[h] and the constant as a map of z.
   at::Tensor features = at::zeros({n * d + 1, n * rank + 1}, gram.options());
   for (std::int64_t i = 0; i < n; ++i) {
     features.narrow(0, i * d, d).narrow(1, i * rank, rank).copy_(values[static_cast<std::size_t>(i)]);
@@ -136,7 +136,7 @@ namespace {
 
 constexpr double kLeast = 1e-10;  // eigenvalues, relative to the largest
 
-// The root mean square over the tokens of each column of x queries, [H, c].
+// Returns the root mean square over the tokens of each column of x queries, [H, c].
 at::Tensor sizes_of(const at::Tensor& queries, const Roots& roots) {
   return at::matmul(roots.root, queries.flatten(1)).norm(2, at::IntArrayRef{0}).view({queries.size(1), -1});
 }
@@ -201,7 +201,7 @@ at::Tensor covariance(const at::Tensor& a, const at::Tensor& b) {
   return at::mm(a.t(), b).to(at::kDouble) / static_cast<double>(a.size(0));
 }
 
-// A layer's matrices [d, H, e] as maps of the owner's tokens, and its outputs [H, e, d].
+// A layer's matrices [d, H, e] as maps of the owner's tokens, and its output matrices [H, e, d].
 struct SharingHeads {
   at::Tensor q, k, v, o;
 };
