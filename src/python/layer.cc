@@ -303,7 +303,7 @@ std::vector<at::Tensor> run_head(const Layer& layer, const Inputs& in, const nn:
   return {in.each ? losses : mean};
 }
 
-// Creates the layer for the sake of its parameters.
+// Creates the layer only to create its parameters.
 template <auto kMake>
 void make(const Layer& layer, const nn::Builder& build) {
   kMake(layer, build);

@@ -101,7 +101,7 @@ class ProjectionPart : public AttentionPart {
   virtual bool has_output_bias(const AttentionOptions& a) const { return a.bias; }
   virtual bool starts_truncated()
       const = 0;  // true: matrices are initialised from a truncated normal distribution; false: normal
-  // Returns whether the numbers of heads are those of ScorePart::projected_heads().
+  // Returns whether ScorePart::projected_heads() determines the numbers of heads.
   virtual bool has_projected_heads() const { return false; }
   virtual bool attends_everywhere() const { return true; }  // a head reads all tokens that the mask allows
   virtual bool has_fixed_heads() const { return true; }  // every token uses the same heads; composition requires this

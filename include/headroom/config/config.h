@@ -27,11 +27,11 @@ struct Config {
   DataOptions data;
   TrainOptions train;
   DecodingOptions decoding;
-  // model.vocabulary_size is not set. It is derived from the tokenizer's options and, once the tokenizer exists, from
-  // it.
+  // Whether model.vocabulary_size is not set. It is then derived from the tokenizer's options and, once the tokenizer
+  // exists, from the tokenizer.
   bool vocabulary_follows_tokenizer = false;
   GivenKeys given;       // keys set in files and overrides; filled in by load_config()
-  std::string made_for;  // the key `made_for` of the file or a base: the data that it is meant for but does not name
+  std::string made_for;  // key `made_for` of the file or a base: data that the config is meant for but does not name
 
   // Mean training losses near 5, 10, 25, 50 and 100% of the steps: the key `losses` of the file itself, not of its
   // bases. Empty without this key, and if an override changes what is computed.
@@ -66,8 +66,8 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
 struct Recipe {
   std::string name;  // "switchhead/wt103_47m"; accepted wherever a config file is
   std::filesystem::path file;
-  std::string base;                      // the row's, or else that of the top level; empty if there is none
-  std::string paper, table, row, about;  // the row's, or else those of the top level; empty if missing
+  std::string base;                      // base of the row or else of the top level; empty if there is none
+  std::string paper, table, row, about;  // values of the row or else of the top level; empty if missing
 };
 
 // Returns the shipped recipes, sorted by name. Throws Error if their folder is not found.
@@ -78,7 +78,7 @@ std::vector<std::string> recipe_names();
 // that depend on it are not checked until then.
 Config load_run_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides = {});
 
-// Returns whether the run uses an existing tokenizer: tokenizer.model, or that of a token file.
+// Returns whether the run uses an existing tokenizer, from tokenizer.model or from a token file.
 bool has_tokenizer(const Config& config);
 
 // Applies one "dotted.key=value" and returns the key. Messages name `origin`.

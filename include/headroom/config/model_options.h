@@ -41,8 +41,8 @@ enum class ExpertKind { dense, gated, clamped };
 template <>
 inline constexpr EnumNames kEnumNames<ExpertKind> = {"dense", "gated", "clamped"};
 inline constexpr double kExpertLimit = 7.0, kExpertSlope = 1.702;
-// none; output: one vector after the sum over experts; hidden: that and one element for each hidden unit, the biases of
-// a dense MLP; all: of the router and of each matrix of an expert.
+// Biases. none; output: one vector after the sum over experts; hidden: as output, and one element per hidden unit, so
+// that the experts have the biases of a dense MLP; all: the router's and one for each matrix of an expert.
 enum class ExpertBias { none, output, hidden, all };
 template <>
 inline constexpr EnumNames kEnumNames<ExpertBias> = {"none", "output", "hidden", "all"};
@@ -73,7 +73,7 @@ struct MlpOptions {
   Gate gate = Gate::sigmoid;
   double gate_scale = 1.0;    // factor of the routed experts' weights
   std::int64_t d_shared = 0;  // width of a gated MLP that every token uses in addition; 0: none
-  bool shared_gate = false;   // multiply the output of that MLP by a sigmoid of the token
+  bool shared_gate = false;   // multiply the output of the shared MLP by a sigmoid of the token
   double expert_dropout = 0.0;
   double entropy_coefficient = 1e-4;
 
@@ -117,11 +117,11 @@ struct ModelOptions {
   std::vector<std::int64_t>
       adaptive_cutoffs;  // adaptive softmax: first token of each cluster except the first; empty: plain softmax
   double dropout = 0.0;
-  std::int64_t source_vocabulary_size = 0;        // encoder_decoder: of the encoder; 0: shared with the decoder
+  std::int64_t source_vocabulary_size = 0;        // encoder_decoder: of the encoder; 0: one for both
   std::int64_t n_decoder_layers = 0;              // encoder_decoder; 0: n_layers
   std::int64_t n_classes = 0;                     // classifier, vision
   std::int64_t d_head_hidden = 0;                 // classifier, vision: width of the head's hidden layer; 0: none
-  Activation head_activation = Activation::relu;  // classifier: activation of that layer; vision: tanh
+  Activation head_activation = Activation::relu;  // classifier: activation of the head's hidden layer; vision: tanh
   bool paired = false;                            // classifier: input is a pair of sequences
   std::int64_t padding_token = 0;                 // classifier: masked in attention, left out of the average
   std::int64_t image_size = 0;                    // vision: side length in pixels
@@ -133,13 +133,13 @@ struct ModelOptions {
   // (AttentionOptions::window_pattern).
   std::vector<LayerOptions> layers;
 
-  // Returns the options of a model all of whose layers are like layer `index`: its `attention` and `mlp` are those of
-  // the layer, without a pattern. Throws UserError for an invalid pattern.
+  // Returns the options of a model all of whose layers are like layer `index`: with that layer's `attention` and `mlp`
+  // and without a pattern. Throws UserError for an invalid pattern.
   ModelOptions of_layer(std::int64_t index) const;
   // Returns the different layers among the first `n` as of_layer() does, each with the number of such layers.
   std::vector<std::pair<ModelOptions, std::int64_t>> kinds_of_layers(std::int64_t n) const;
-  // Returns for each of the first `n` layers the layer whose keys and values it uses: itself, or an earlier one
-  // (AttentionOptions::share_kv). -1: it has no attention, or no such layer exists.
+  // Returns for each of the first `n` layers the layer whose keys and values it uses: the layer itself or an earlier
+  // one (AttentionOptions::share_kv). -1 if the layer has no attention, or if no such layer exists.
   std::vector<std::int64_t> key_owners(std::int64_t n) const;
   // Throws UserError "<what>: ..." if model.layers or n_groups is set; for features that treat all layers alike.
   void require_no_pattern(std::string_view what) const;

@@ -23,11 +23,11 @@ struct Hypothesis {
 };
 
 // Returns the best hypothesis for each row of `source` [B, S] (including its end token; `valid_source` is [B, S] bool
-// or undefined). Each step considers the 2 * beam most likely continuations of a sentence's hypotheses. Those among the
-// first `beam` that end are finished; the first `beam` that do not end stay live. A sentence is done when it has `beam`
-// finished hypotheses; the one with the best score is its translation. Translations have between 1 and source length +
-// extra_length tokens, limited by the context. Rows are independent, apart from rounding; beam 1 is greedy search.
-// Throws Error for options out of range.
+// or undefined). Each step considers the 2 * beam most likely continuations of a sentence's hypotheses. A continuation
+// that ends is finished if it is among the first `beam`; the first `beam` that do not end stay live. A sentence is done
+// when it has `beam` finished hypotheses; the one with the best score is its translation. Translations have between 1
+// and source length + extra_length tokens, limited by the context. Rows are independent, apart from rounding; beam 1 is
+// greedy search. Throws Error for options out of range.
 std::vector<Hypothesis> beam_search(const models::EncoderDecoder& model, const at::Tensor& source,
                                     const at::Tensor& valid_source, const SearchOptions& options,
                                     const nn::Context& context);

@@ -22,7 +22,7 @@ namespace headroom::models {
 struct DecodeState {
   std::int64_t position = 0;                     // position of the next token within its chunk
   std::int64_t read_again = 0;                   // leading tokens of the chunk that were reread from the previous chunk
-  std::vector<nn::AttentionCache> caches;        // one per layer with keys of its own
+  std::vector<nn::AttentionCache> caches;        // one per layer that computes keys
   std::vector<nn::AttentionCache> cross_caches;  // encoder-decoders: one per layer, for the source
   std::vector<std::int64_t> chunk;               // tokens of the chunk, if some may be reread
 
@@ -60,7 +60,7 @@ using ReadRows = std::function<at::Tensor(std::span<const DecodeRow> rows, const
 at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(const DecodeRow&)>& alone,
                      const ReadRows& together, const ReadRows& by_itself, const nn::Context& context);
 
-// For models: the rows' tokens [N, n], all rows of the same length, their positions, and their caches with one index.
+// Helpers of models. `rows` must have equal lengths: their tokens [N, n], their positions, and one layer's caches.
 at::Tensor tokens_of(std::span<const DecodeRow> rows, at::Device device);
 std::vector<std::int64_t> positions_of(std::span<const DecodeRow> rows);
 std::vector<nn::AttentionCache*> caches_of(std::span<const DecodeRow> rows, std::size_t layer,

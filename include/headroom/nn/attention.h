@@ -25,7 +25,7 @@ struct AttentionPlace {
   bool cross = false;               // keys and values come from another sequence
   std::int64_t window = 0;          // number of visible keys, including the query's own; 0: all
   std::int64_t context_length = 0;  // queries in a whole sequence
-  std::int64_t memory_length = 0;   // memory tokens before them
+  std::int64_t memory_length = 0;   // memory tokens before the queries
 };
 
 struct AttentionInput {
@@ -39,12 +39,12 @@ struct AttentionInput {
   // Decoding: one cache per row; the row's tokens continue the cached sequence. Cross-attention reads what
   // read_source() stored in the caches and ignores `source` and `valid_keys`.
   std::span<AttentionCache* const> caches;
-  // Rotated keys, and values, that layers share: one entry for the batch, or one per cache. A layer with
-  // options.share_kv uses them, with caches in which their layer has stored this call's tokens; other layers replace
-  // them by their own. Null: nobody shares.
+  // Rotated keys, and values, for layers that share them: one entry for the batch, or one per cache. Layers with
+  // options.share_kv read the entries and get the caches of the layer that wrote them; other layers overwrite the
+  // entries. Null: no layer shares.
   std::vector<ops::SequenceKeys>* shared_keys = nullptr;
 
-  // Returns the shared keys of one cache; null if nobody shares.
+  // Returns the shared keys of one cache; null if no layer shares.
   ops::SequenceKeys* shared_entry(std::int64_t row) const {
     return shared_keys == nullptr ? nullptr : &shared_keys->at(static_cast<std::size_t>(row));
   }
@@ -73,7 +73,7 @@ class Attention {
     at::Tensor factors;                  // [B, 1, S, F] key factors of the composition; undefined without one
     at::Tensor features;                 // [B, 1, S, F] key features of the position scheme; undefined: none
     at::Tensor score_features;           // [B, 1, S, F] key features of the score; undefined: none
-    std::vector<at::Tensor*> tensors();  // those that are defined
+    std::vector<at::Tensor*> tensors();  // all defined tensors
   };
 
   // Queries that share keys: all queries of a call, or one row of a decoding batch.
@@ -101,8 +101,8 @@ class Attention {
   // Whether one operator call can compute one token for every row: the rows may differ only in keys and values.
   bool can_batch_rows(const Heads& heads, const Context& context) const;
   ScoreCall score_call(const Queries& queries) const;
-  bool shares() const { return options_.share_kv > 0 && !place_.cross; }  // uses the keys of another layer
-  // Appends `tokens` to the cache, unless they are shared and there already, and returns all cached tokens; sets the
+  bool shares() const { return options_.share_kv > 0 && !place_.cross; }  // uses another layer's keys
+  // Appends `tokens` to the cache, unless they are shared and already cached, and returns all cached tokens; sets the
   // position of the first key in `call`.
   KeysValues append_to_cache(KeysValues tokens, AttentionCache& cache, ScoreCall& call) const;
   // `operands`: queries, keys and values after expand().

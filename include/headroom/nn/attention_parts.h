@@ -151,7 +151,7 @@ class Score {
   // per token and cached during decoding.
   virtual at::Tensor key_features(const at::Tensor& /*x*/, const Context& /*context*/) const { return {}; }
   // Returns the weighted sums of the values, [B, H, T, w]. `in` has q [B, H, T, e], k and v [B, G, S, e], mask,
-  // relative positions and head maps; the score adds the rest.
+  // relative positions and head maps; the score sets the other fields.
   virtual at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const = 0;
   // Returns a gate [B, H, T, w] on the head outputs o, for the queries x [B, T, d]; undefined: none.
   virtual at::Tensor gate(const at::Tensor& /*o*/, const at::Tensor& /*x*/, const Context& /*context*/) const {

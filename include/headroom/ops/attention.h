@@ -90,8 +90,8 @@ struct AttentionInputs {
   // p_2h - c_h p_2h+1. v has G heads; k has G or 2 G: keys 2g and 2g+1 for the two matrices. r has 2 H heads; bias and
   // sink 2 H, or H for both matrices of a head. Cannot be combined with pre and post.
   std::optional<at::Tensor> difference;
-  // Batched decoding: B sequences with one query each and separate keys and values of any lengths. k and v must be
-  // those of a longest sequence; each sequence uses the last rows of r. Batch-invariant; not differentiable.
+  // Batched decoding: B sequences with one query each and separate keys and values of any lengths. k and v must belong
+  // to a longest sequence; each sequence uses the last rows of r. Batch-invariant; not differentiable.
   std::vector<SequenceKeys> sequences = {};
 };
 

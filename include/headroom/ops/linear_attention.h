@@ -30,7 +30,7 @@ struct LinearAttentionInputs {
   double epsilon = 0.0;  // used with normalise only
 };
 
-// The recurrent state: sums over the keys so far; undefined before the first key.
+// The recurrent state: sums over all keys so far; undefined before the first key.
 struct LinearState {
   at::Tensor kv;  // sum_j k_j v_j^T [B, G, e, w]
   at::Tensor k;   // sum_j k_j [B, G, e]

@@ -82,7 +82,7 @@ std::string parts_text(const config::ModelOptions& layer) {
   return fmt::format("projection {}, score {}, position {}", a.projection.name(), a.score.name(), a.position.name());
 }
 
-// One line for all layers, or one more for each kind of layers that differ.
+// Returns one line if all layers are alike; otherwise one for the model and one for each kind of layer.
 std::string layers_text(const config::ModelOptions& o) {
   const auto kinds = o.kinds_of_layers(o.n_layers);
   if (kinds.size() == 1) {

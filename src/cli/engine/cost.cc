@@ -28,13 +28,13 @@ namespace headroom::cli {
 
 namespace {
 
-// A model and the multiply-accumulates per second at which this machine trains it.
+// A model, and the rate at which this machine trains it in multiply-accumulates per second.
 struct Fit {
   config::Config config;
   double rate = 0.0;
 };
 
-// Finds the size by the rate of the config, and again by the rate of that size: larger models train at a higher rate.
+// Finds the size from the config's rate, then again from the rate at that size: larger models train at a higher rate.
 Fit fit_to_time(config::Config& config, const std::string& name, double seconds) {
   constexpr double kMeasuring = 3.0;  // seconds for each rate
   constexpr int kRounds = 2;
@@ -128,7 +128,7 @@ config::Config load_with_start(const std::string& name, const std::vector<std::s
   return config;
 }
 
-// Returns the folder of the file to which standard output is redirected; empty if it is no file.
+// Returns the folder of the file to which standard output is redirected; empty if it is not a file.
 std::filesystem::path folder_of_output() {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/fd/1", error);
@@ -223,8 +223,8 @@ std::vector<cost::NamedConfig> varied(const std::vector<cost::NamedConfig>& conf
   return all;
 }
 
-// Returns a page with the parameters, the multiply-accumulates of attention (paper accounting) and those of a training
-// step against the values of the first config, with one line for each of `configs`; `all` are their variations.
+// Returns a page with the parameters, the multiply-accumulates of attention (paper accounting) and of a training step
+// against the values of the first config, with one line for each of `configs`; `all` are their variations.
 std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::Variation& variation,
                   const std::vector<cost::NamedConfig>& all) {
   std::vector<std::string> values;

@@ -100,7 +100,7 @@ std::string run_of(const ModelChoice& choice) {
   return folder.filename() == "checkpoints" ? folder.parent_path().string() : file.string();
 }
 
-// Returns the name of each model's run: the last part of its path, or more of them to tell runs apart.
+// Returns the name of each model's run: the last part of its path, or as many parts as tell the runs apart.
 std::vector<std::string> run_names(const std::vector<ModelChoice>& choices) {
   const std::vector<std::string> runs = transformed(choices, run_of);
   const std::set<std::string> different(runs.begin(), runs.end());

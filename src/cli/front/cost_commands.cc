@@ -24,7 +24,7 @@ void check(const Cost& options) {
     user_error("cost: CONFIG ({}) and --paper {} cannot both be given, --paper has its own models",
                options.configs.front(), options.paper);
   }
-  // Options that show something else than the costs of CONFIG, each with the options that it excludes.
+  // --paper and --match print something else than the costs of CONFIG, so they exclude these options.
   const std::string what = !options.paper.empty() ? "--paper" : !options.match.empty() ? "--match" : "";
   if (!what.empty()) {
     for (const auto& [option, given] : {std::pair("--set", !options.set.empty() && what == "--paper"),

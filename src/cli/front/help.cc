@@ -92,7 +92,7 @@ std::shared_ptr<CLI::FormatterBase> help_formatter(std::size_t columns) {
 
 namespace {
 
-// Arguments: the paths of all commands as patterns, recipes, keys, values of options, words after commands.
+// Placeholders, in order: all command paths as patterns, recipes, keys, values of options, words after commands.
 constexpr std::string_view kScript = R"(# Completion of headroom, written by ./run.sh install.
 _headroom() {{
   local path= words= files=-f i IFS=$'\n'

@@ -57,10 +57,10 @@ constexpr std::array<std::string_view, 6> kImageEndings = {"jpg", "jpeg", "png",
 bool is_image_ending(std::string_view ending);  // case-insensitive
 
 // Decodes an image, recognising the format by its content. `channels`: 1 for grey (luma of the stored values), 3 for
-// red, green, blue. Applies the orientation in Exif data. Samples of 16 bits are sRGB, as those of 8 bits are.
-// Transparency is composited onto black, in linear light. Throws UserError, prefixed with `origin`, if the image is
-// neither PNG, JPEG nor PNM (P5 and P6, values up to 255), is corrupt or truncated, or has more than 2^26 pixels
-// (checked before allocating).
+// red, green, blue. Applies the orientation in Exif data. 16-bit samples are sRGB, as 8-bit samples are. Transparency
+// is composited onto black, in linear light. Throws UserError, prefixed with `origin`, if the image is neither PNG,
+// JPEG nor PNM (P5 and P6, values up to 255), is corrupt or truncated, or has more than 2^26 pixels (checked before
+// allocating).
 Image decode_image(const std::string& origin, std::string_view bytes, std::int64_t channels);
 
 // Decodes a file of at most kLargestImage bytes. Ignores its extension.

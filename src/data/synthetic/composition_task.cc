@@ -164,7 +164,7 @@ std::string predicate(Block block, bool negated, const Value& value) {
   return (negated ? words.does_not : words.does) + fmt::format(fmt::runtime(words.rest), value.unit);
 }
 
-// The text of an example up to its answer, and the answer.
+// An example: the text up to the answer, and the answer.
 struct Example {
   std::string text, answer;
 };

@@ -15,7 +15,7 @@ std::int64_t total(const std::vector<Range>& ranges) {
   return sum_over(ranges, &Range::size);
 }
 
-// What one reading of a text finds.
+// The result of one pass over a text.
 struct Outline {
   std::int64_t size = 0;             // bytes
   std::vector<std::int64_t> starts;  // of the documents

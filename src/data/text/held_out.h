@@ -23,7 +23,7 @@ std::vector<Range> documents_between(const std::vector<std::int64_t>& starts, st
 // Draws documents, ascending, with about `share` of the total size, spread over the text: at least one, but not all of
 // two or more. They depend only on the sizes, so every run of the same text has the same validation split.
 std::vector<Range> drawn_documents(const std::vector<Range>& documents, double share);
-// Returns what the ascending ranges leave of [0, size).
+// Returns the gaps between ascending ranges within [0, size).
 std::vector<Range> complement(const std::vector<Range>& ranges, std::int64_t size);
 
 // Returns one split of a text. With order `shuffled`, documents drawn from the whole text are for validation; with

@@ -274,7 +274,7 @@ void FileSequence::separate(std::size_t at, bool starts_document) {
   last_ = pending_.back();
 }
 
-// Starts a document at this position of pending_, unless the one before it is still short.
+// Starts a document at this position of pending_, unless the previous document is still short.
 void FileSequence::start_document(std::size_t at) {
   const auto place = static_cast<std::int64_t>(at);
   if (!any_text_ || place - document_ >= document_bytes_) {

@@ -33,11 +33,11 @@ std::unique_ptr<Tokenizer> restore_bpe_pair(const PairTexts& texts, const PairSe
                                             std::int64_t min_size = 0);
 // Returns whether a tokenizer.json has BPE with byte fallback, as LLaMA's does, instead of byte-level BPE.
 bool has_byte_fallback(const SortedJson& document);
-// Restores a SentencePiece tokenizer that gives the ids of such a tokenizer.json. Throws UserError naming the setting
-// that has no equivalent.
+// Restores a SentencePiece tokenizer that gives the same ids as a tokenizer.json of this kind. Throws UserError naming
+// the setting that has no equivalent.
 std::unique_ptr<Tokenizer> restore_byte_fallback(const SortedJson& document, std::string_view origin,
                                                  std::int64_t min_size);
-// Restores it from Tokenizer::serialised().
+// Restores such a tokenizer from Tokenizer::serialised().
 std::unique_ptr<Tokenizer> restore_json_tokenizer(std::string serialised, std::string_view origin);
 // Loads the tokenizer.json in the folder of a tokenizer.model. Returns null if there is none, or, with a warning, if it
 // has an unsupported setting.

@@ -53,7 +53,7 @@ SortedJson template_for(const std::vector<std::int32_t>& ids, NameOf&& name_of) 
 // encoded as bytes.
 class PiecesAsJson {
  public:
-  // `steps`: those of the tokenizer.json that the model was read from; null: none.
+  // `steps`: the steps of the tokenizer.json from which the model was read; null: none.
   PiecesAsJson(const SentencePieceModel& model, Lines lines, SortedJson steps)
       : model_(model),
         steps_(std::move(steps)),

@@ -144,7 +144,7 @@ class EvaluationPass {
   std::int64_t chunks() const;  // total number of chunks that are read, warming included
 
  private:
-  // The text that one row reads, in predictions: [begin, end), of which those from `counted` on count.
+  // The text that one row reads, in predictions: [begin, end). Predictions from `counted` on count.
   struct Stream {
     std::int64_t begin = 0, counted = 0, end = 0;
     std::int64_t size() const { return end - begin; }

@@ -89,7 +89,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::v
   set_parts(std::move(parts));
 }
 
-// Uses only these parts of the stored tokens. Documents are then what the parts have of each.
+// Uses only these parts of the stored tokens. A document is then reduced to its tokens in the parts.
 void TokenFile::set_parts(std::vector<Range> parts) {
   std::vector<std::int64_t> starts;
   std::int64_t size = 0;

@@ -40,7 +40,7 @@ at::Tensor log_probability(const ModelRunner& runner, const InputBatch& before, 
   return runner.logits(before, &observer).select(1, -1)[0].to(at::kFloat).log_softmax(-1)[answer];
 }
 
-// What a path is integrated for: ln p(answer | input), as a function of a layer's head outputs, the value `value`.
+// The integrand: ln p(answer | input) as a function of a layer's head outputs, which are the value `value`.
 struct PathTarget {
   const InputBatch& input;
   std::int64_t answer;
@@ -87,10 +87,10 @@ class HeadPath {
     }
   }
 
-  // The change of the log-probability from 0 to the head outputs.
+  // Returns the change of the log-probability from 0 to the head outputs.
   double effect() const { return effect_; }
   std::int64_t gradients() const { return gradients_; }
-  // The part of the effect that no gradient sees, because the routing changes along the path.
+  // Returns the part of the effect without a gradient, because the routing changes along the path.
   double jumps() const {
     return std::accumulate(sections_.begin(), sections_.end(), 0.0,
                            [&](double sum, const Section& one) { return sum + (is_wide(one) ? 0.0 : one.error); });
@@ -174,7 +174,7 @@ class CircuitsAnalysis : public Analysis {
     return all;
   }
 
-  // The residual stream after the embedding and the first MLP, without attention, [N, 1, d].
+  // Returns the residual stream after the embedding and the first MLP, without attention, [N, 1, d].
   static at::Tensor after_first_mlp(const ModelRunner& runner, const InputBatch& single) {
     Replacer replacer({"layer0.out"});
     replacer.instead["layer0.attention.out"] = at::zeros({1});
@@ -211,7 +211,7 @@ class CircuitsAnalysis : public Analysis {
                              .full_width = true});
   }
 
-  // A table per head: for each token, the tokens with the highest logits. Also reports how often a token is among
+  // Makes a table per head: for each token, the tokens with the highest logits. Also reports how often a token is among
   // its own top tokens.
   static Json list_top(const ModelRunner& runner, const std::string& layer, const std::vector<std::int64_t>& tokens,
                        const at::Tensor& logits, Findings& found) {

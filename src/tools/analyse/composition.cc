@@ -35,8 +35,8 @@ struct StageSums {
   double residual = 0.0;  // largest |sum of terms - composed value|
 };
 
-// The factors of a low-rank map, by rank and head: how much it reads from each head and how much it adds to it (W_k1
-// and W_k2 of a key, W_q1 and W_q2 of a query).
+// The factors of a low-rank map by rank and head: how much the map reads from each head and adds to it (W_k1 and W_k2
+// for a key, W_q1 and W_q2 for a query).
 struct LowRankFactors {
   at::Tensor in, out;  // [R H, tokens]; undefined without a low-rank map
 };
@@ -157,7 +157,7 @@ class CompositionAnalysis : public Analysis {
     examples_[name] = std::move(example);
   }
 
-  // `prefix` is that of the parameters of one side, `tokens` are its inputs [n, d].
+  // `prefix` is the parameters' prefix for one side; `tokens` are the side's inputs [n, d].
   LowRankFactors low_rank_factors(const std::string& prefix, const at::Tensor& tokens) const {
     const config::AttentionOptions& o = options_.attention;
     const at::Tensor w1 = runner_.find_parameter(prefix + "w1"), w2 = runner_.find_parameter(prefix + "w2");
@@ -242,7 +242,7 @@ class CompositionAnalysis : public Analysis {
         {.caption = layer.name, .remark = remark, .blocks = {{{"maps", std::move(maps)}}}, .full_width = true});
   }
 
-  // The maps of DCMHA, Figure 7. Adds their tensors as "<name>.pair" and so on.
+  // Draws the maps of DCMHA, Figure 7. Adds their tensors as "<name>.pair" and so on.
   void add_maps_of_pair(const std::string& name, const std::string& stage, const StageExample& example, Findings& found,
                         Json& maps) const {
     found.tensors[name + ".pair"] = example.columns;
@@ -273,8 +273,8 @@ class CompositionAnalysis : public Analysis {
     const std::vector<std::string>&queries, &keys;
   };
 
-  // The maps of DCMHA, Figure 8: attention of the last query before and after composition, and the factors of each
-  // side.
+  // Draws the maps of DCMHA, Figure 8: attention of the last query before and after composition, and the factors of
+  // each side.
   void add_maps_along_sequence(const std::string& name, const std::string& stage, const StageExample& example,
                                const TokenNames& tokens, Findings& found, Json& maps) const {
     const char* const what = stage == "pre" ? "scores" : "weights";

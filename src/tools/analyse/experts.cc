@@ -264,7 +264,7 @@ class ExpertsAnalysis : public Analysis {
     }
   }
 
-  // The load curves of MoA, Figures 3 and 4.
+  // Draws the load curves of MoA, Figures 3 and 4.
   Figure load_curves(const std::string& kind, const std::vector<std::string>& names) const {
     Json lines = Json::array();
     const std::size_t step = ceil_div(names.size(), std::size_t{draw::kStyles});
@@ -324,7 +324,7 @@ class ExpertsAnalysis : public Analysis {
     return items;
   }
 
-  // Which experts process the occurrences of a token or word, for each router.
+  // Draws which experts process the occurrences of a token or word, for each router.
   void draw_routing(Findings& found) const {
     const bool all = vocabulary_.tokens().size() <= kMostColumns;
     const TextIndex& texts = all ? vocabulary_.tokens() : vocabulary_.words();
@@ -350,7 +350,7 @@ class ExpertsAnalysis : public Analysis {
     }
   }
 
-  // The word tables of MoA, Table 4, one per router.
+  // Draws the word tables of MoA, Table 4, one per router.
   void draw_tables(Findings& found) const {
     Json blocks = Json::array();
     for (const auto& [name, router] : routers_) {

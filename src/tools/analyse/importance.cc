@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kImportanceSamples = 4;
 
-// Replaces the composed scores and weights of one layer by those of its fixed maps.
+// Replaces one layer's composed scores and weights by those that its fixed maps alone give.
 class WithoutDynamicTerms : public nn::Observer {
  public:
   WithoutDynamicTerms(std::string layer, const config::AttentionOptions& options)
@@ -114,7 +114,7 @@ class ImportanceAnalysis : public Analysis {
   }
 
  private:
-  // Adds the loss of the model without the dynamic terms of `layer`; "": with the terms of all layers.
+  // Adds the loss of the model without the dynamic terms of `layer`; "": with all terms.
   void add_loss(const std::string& layer, const InputBatch& input, nn::Observer* observer) {
     const std::int64_t targets = input.tokens.size(1) - 1;
     const at::Tensor logits = runner_.logits(input, observer).narrow(1, 0, targets).flatten(0, 1).to(at::kDouble);

@@ -85,8 +85,8 @@ class MapsAnalysis : public Analysis {
   }
 
  private:
-  // Per head: the entropy of the weights, and the mean weight on the first token, on the query's own token and on the
-  // previous one.
+  // Returns, per head, the entropy of the weights, and the mean weight on the first token, on the query's own token and
+  // on the previous token.
   static Json metrics_of(const at::Tensor& weights, const AttentionLayer& layer) {
     Json metrics = Json::object();
     const at::Tensor entropy = at::special_entr(weights).sum(-1).mean(-1);
@@ -102,7 +102,7 @@ class MapsAnalysis : public Analysis {
     return metrics;
   }
 
-  // The heads whose stripe exceeds chance most (SwitchHead, Figure 6c and d). Adds each head's stripe to the metrics.
+  // Draws the heads whose stripe exceeds chance most (SwitchHead, Figure 6c and d). Adds all stripes to the metrics.
   std::optional<Figure> draw_stripes(const ModelRunner& runner, Findings& found) const {
     struct HeadStripe {
       const AttentionLayer* layer;
@@ -233,7 +233,7 @@ class MapsAnalysis : public Analysis {
     return dense_gates({slot(routing.index), slot(routing.weight)}, router_width()).squeeze(1);
   }
 
-  // The number of heads or experts that the router selects from.
+  // Returns the number of heads or experts that the router selects from.
   std::int64_t router_width() const { return options_.attention.projection->router_width(options_.attention); }
 
   std::vector<std::string> names(const ModelRunner& runner, const AttentionLayer& layer, bool queries,

@@ -178,7 +178,7 @@ class MixtureAnalysis : public Analysis {
          .full_width = true});
   }
 
-  // The mixing coefficients of Transformer-MGK, Table 7.
+  // Draws the mixing coefficients of Transformer-MGK, Table 7.
   void draw_priors(const ModelRunner& runner, Findings& found) const {
     std::vector<std::vector<Json>> rows;
     for (const AttentionLayer& layer : runner.attention_layers()) {

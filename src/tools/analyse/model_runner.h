@@ -48,7 +48,7 @@ std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int64_t id);
 class ModelRunner {
  public:
   explicit ModelRunner(const store::OpenedModel& opened);
-  // A runner for analyses of these layers alone: attention_layers() returns only them, and options() returns `options`.
+  // Restricts the runner to these layers: attention_layers() returns only them, and options() returns `options`.
   ModelRunner(const store::OpenedModel& opened, std::vector<std::int64_t> layers, config::ModelOptions options);
 
   const std::string& name() const { return opened_->name; }
@@ -117,7 +117,7 @@ std::string_view value_of(std::string_view name);
 // Returns the number of the layer: 3 in "encoder.layer3.ffn.select".
 std::int64_t layer_index(std::string_view name);
 
-// The name of the attention weights that multiply the values, after all compositions.
+// Returns the name of the attention weights that multiply the values, after all compositions.
 std::string_view weights_value(const config::AttentionOptions& options);
 // Returns the attention matrices [.., T, S] of a value of that name. Linear attention may scale its weights, so each of
 // its rows is divided by its sum.
@@ -129,8 +129,8 @@ std::string refuse_without_head_matrices(const config::ModelOptions& options);
 // Returns the reason why a model does not read text from left to right; empty if it does.
 std::string refuse_all_but_language_models(const config::ModelOptions& options);
 
-// The routed experts of each query: values "select_out" or "select", [B T, H, K] of H routers. Undefined in layers
-// without experts.
+// Returns the routed experts of each query: values "select_out" or "select", [B T, H, K] of H routers. Undefined in
+// layers without experts.
 struct RoutedExperts {
   at::Tensor index, weight;
 };
@@ -143,8 +143,8 @@ RoutedExperts routing_of(const nn::Recorder& recorder, const std::string& layer)
 at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, const at::Tensor& o,
                         const RoutedExperts& routing);
 
-// The matrix [d, V] from the residual stream to the logits. `through_norm` includes the scale and the centring of the
-// final norm, but not its division.
+// Returns the matrix [d, V] from the residual stream to the logits. `through_norm` includes the scale and the centring
+// of the final norm, but not its division.
 at::Tensor direct_logit_matrix(const ModelRunner& runner, bool through_norm);
 
 // Whether each token is routed to a subset of the heads. H then counts a token's routed slots.
@@ -179,14 +179,14 @@ std::string display_text(std::string_view token);
 
 // Draws a matrix as a block of the page. The colour scale ends at `full`; 0: at the largest absolute value.
 Json heat_map_of(draw::HeatMap map, const at::Tensor& values, double full = 0.0);
-// The weight at which the shades of an attention map end, a scalar: 0.5% of the weights that are not 0 are larger. The
-// largest are those of the first queries, beside which a stripe would be pale.
+// Returns the weight at which the shades of an attention map end, a scalar: 0.5% of the non-zero weights are larger.
+// The largest weights are in the first queries' rows; on a scale up to them, a stripe would be pale.
 at::Tensor shade_end(const at::Tensor& weights);
 // Draws attention weights, whose shades follow the square root, so that faint structure remains visible.
 Json attention_map(draw::HeatMap map, const at::Tensor& weights);
 inline constexpr std::string_view kAttentionShades =
     "shades follow the square root of a weight and end where 0.5% of the weights are larger";
-// A block with a table.
+// Returns a block with a table.
 Json table_of(const std::vector<std::string>& head, const std::vector<std::vector<Json>>& rows);
 
 }  // namespace headroom::analyse

@@ -90,7 +90,7 @@ std::vector<Row> switchhead(const BenchOptions& options) {
        training_step("step 47M B8: SwitchHead H=2", {.recipe = "switchhead/wt103_47m", .batch = 8}),
        training_step("step 47M B8: MoA H=4", {.recipe = "switchhead/wt103_47m_moa_h4", .batch = 8})},
       options);
-  // Two models of 262M at a time fit in 16 GiB of memory.
+  // Two models of 262M parameters fit in 16 GiB of memory.
   const TimedModel dense =
       training_step("step 262M B2: dense H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .batch = 2});
   const std::vector<Row> pair = compare_models(

@@ -35,7 +35,7 @@ inline constexpr AttentionSize kAttentionSizes[] = {{8, 8, 256, 256, 64},
                                                     {4, 16, 512, 1024, 64},
                                                     {4, 8, 1024, 1024, 64}};
 
-// What run() computes from tensors like `leaves` is timed forward and backward, with gradients of all leaves.
+// A computation that is timed forward and backward, with gradients of all leaves. run() gets tensors like `leaves`.
 struct Problem {
   std::vector<at::Tensor> leaves;
   std::function<at::Tensor(const std::vector<at::Tensor>& leaves, Implementation implementation)> run;
@@ -69,7 +69,7 @@ void append(std::vector<Row>& rows, const std::vector<Row>& more) {
   rows.insert(rows.end(), more.begin(), more.end());
 }
 
-// Formulas with what they read; the last tensor of the problem if it has a gradient.
+// Formulas, and the tensor that each reads. A tensor with a gradient is the last leaf of the problem.
 struct FormulaRow {
   const char* name;
   std::string score, mask;
@@ -147,7 +147,7 @@ std::vector<Contender> attention_contenders(const AttentionSize& z, bool relativ
   return contenders;
 }
 
-// The experts of published models.
+// The sizes of published models' expert layers.
 struct ExpertSize {
   enum Kind {
     values,   // every head selects among its experts for the same input
@@ -270,7 +270,7 @@ std::vector<NamedLayer> added_parts(std::int64_t h, std::int64_t e) {
                 {"projection=routed_queries", key("n_kv_heads", h / 2), "top_k=2", "gate=softmax_renormalised"})};
 }
 
-// A forward and backward pass, with gradients of the tokens and all parameters. Keys beyond the tokens are those of a
+// Runs a forward and backward pass, with gradients of the tokens and all parameters. Keys before the tokens belong to a
 // memory.
 Work layer_training(const AttentionOptions& o, const AttentionSize& z, const BenchOptions& options,
                     Implementation implementation) {

@@ -30,7 +30,7 @@ constexpr StepSize kSteps[] = {{4, 8, 512, 256, 8, 8000},
                                {12, 12, 768, 64, 4, 50257}};   // GPT-2 124M, as llm.c's example trains it
 constexpr StepSize kGpuStep = {12, 12, 768, 1024, 16, 50257};  // GPT-2 124M with batches that fill a GPU
 
-// A step of this size with a model that PyTorch's script can also build.
+// Returns a step of this size with a model that PyTorch's script can also build.
 WorkloadSpec spec_of(const StepSize& size, const BenchOptions& options, std::int64_t accumulate = 1) {
   const auto key = [](const char* name, std::int64_t value) { return fmt::format("{}={}", name, value); };
   return {.recipe = "demo/dense_h8",
@@ -59,7 +59,7 @@ std::vector<std::string> pytorch_command(const char* benchmark, const StepSize& 
                          more);
 }
 
-// One row each for PyTorch, eager and compiled, and for Headroom. The reference is the faster one of PyTorch's.
+// Returns one row each for PyTorch, eager and compiled, and for Headroom. The reference is PyTorch's faster row.
 std::vector<Row> step_of(const StepSize& size, const BenchOptions& options) {
   std::vector<std::string> more = {"--precision", options.precision, "--device", options.device};
   BenchProcess eager(pytorch_command("step", size, more));
@@ -131,7 +131,7 @@ struct RanksCase {
   std::size_t reference = 0;  // index of the case to compare with
 };
 
-// The model of `bench step` with more layers.
+// Returns the model of `bench step` with more layers.
 constexpr StepSize kPlain = {12, 8, 512, 256, 8, 8000}, kHalfPlain = {12, 8, 512, 256, 4, 8000};
 
 double flops_of(const WorkloadSpec& spec) {
@@ -143,7 +143,7 @@ std::vector<RanksCase> ranks_cases(const BenchOptions& options) {
   const auto spec = [&](const std::string& recipe, std::int64_t batch, std::int64_t accumulate) {
     return WorkloadSpec{.recipe = recipe, .batch = batch, .precision = options.precision, .accumulate = accumulate};
   };
-  // With all threads in one process, with one of one, or with one each of two.
+  // The cases: one process with all threads, one process with one thread, and two processes with one thread each.
   const auto all = [&](const WorkloadSpec& one) { return workload_command(one, threads); };
   const auto single = [&](const WorkloadSpec& one) { return workload_command(one, 1); };
   const WorkloadSpec dense = spec("switchhead/wt103_47m_dense_h10", 8, 2),

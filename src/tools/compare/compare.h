@@ -40,7 +40,7 @@ CompareResult demo(CompareRequest request, const std::vector<std::string>& overr
 // so that they have as many parameters as the first.
 std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides = {});
 
-// Whether the folder is that of a comparison, a sweep or a single training run.
+// Whether the folder contains a comparison, a sweep or a single training run.
 bool has_page(const std::filesystem::path& folder);
 
 // Adds a sample text of a single run's newest checkpoint, unless the run has logged samples.
@@ -58,7 +58,7 @@ CompareResult watch(const std::filesystem::path& folder);
 std::vector<std::filesystem::path> distinct_folders(const std::vector<std::filesystem::path>& folders);
 
 // Compares existing runs, one per folder, without training or writing. Adds notes on unfinished runs and on missing
-// records. Throws UserError for a folder that is no run, and for runs whose figures cannot be compared.
+// records. Throws UserError for a folder that is not a run, and for runs whose figures cannot be compared.
 CompareResult overlay(const std::vector<std::filesystem::path>& folders, const std::string& command);
 
 // Returns the runs in the folder and its subfolders, sorted by path and named by it. Leaves out unreadable runs with a

@@ -69,7 +69,7 @@ double training_macs_per_token(const config::Config& config);
 std::optional<config::Config> scaled(const config::Config& config, double factor);
 
 // Returns the largest scaled() model that `macs` multiply-accumulates train on kTokensPerParameter tokens per
-// parameter; nullopt if all of them are too large, or all of them are smaller than that.
+// parameter; nullopt if all models are too large, or if even the largest needs less.
 std::optional<config::Config> largest_within(const config::Config& config, double macs);
 
 }  // namespace headroom::cost

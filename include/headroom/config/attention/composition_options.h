@@ -37,7 +37,7 @@ struct CompositionOptions {
 // Used by differential.
 struct DifferentialOptions {
   std::int64_t differential_version = 2;  // 1: the 2024 paper, with values twice as wide; 2: its 2026 successor
-  double head_norm_epsilon = 1e-5;        // version 1: of the norm of each head's output
+  double head_norm_epsilon = 1e-5;        // version 1: epsilon of the norm of each head's output
 
   std::int64_t keys_per_head() const { return differential_version == 1 ? 2 : 1; }
   std::int64_t value_factor() const { return differential_version == 1 ? 2 : 1; }

@@ -13,14 +13,14 @@ enum class RopeScaling { none, yarn, linear, llama3 };
 template <>
 inline constexpr EnumNames kEnumNames<RopeScaling> = {"none", "yarn", "linear", "llama3"};
 
-// Slower rotations, for a longer context than in pre-training.
+// Slows rotations, for contexts longer than in pre-training.
 struct RopeScalingOptions {
   RopeScaling rope_scaling = RopeScaling::none;
   double rope_factor = 1.0;                            // context length divided by rope_original_length
   std::int64_t rope_original_length = 0;               // context length in pre-training, in tokens
   double rope_beta_fast = 32.0, rope_beta_slow = 1.0;  // yarn
   bool rope_truncate = true;                           // yarn
-  double rope_attention_factor = 0.0;                  // yarn: of cosines and sines; 0: 0.1 ln(rope_factor) + 1
+  double rope_attention_factor = 0.0;                  // yarn: factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1
   double rope_low_freq_factor = 1.0, rope_high_freq_factor = 4.0;  // llama3
 
   // Returns whether rope_original_length has an effect.

@@ -17,7 +17,7 @@ struct LatentOptions {
 
 // Used by dense.
 struct DenseOptions {
-  bool output_bias = true;  // false: no bias of the output projection, if the others have biases
+  bool output_bias = true;  // false: no bias of the output projection even if the other projections have biases
 };
 
 // Used by sparse_heads.

@@ -50,9 +50,9 @@ inline constexpr EnumNames kEnumNames<Normalise> = {"softmax", "none"};
 struct DotOptions {
   bool sink = false;
   double scale_width = 0.0;  // scores are divided by its square root; 0: d_head
-  std::string formula;       // of the scores; empty: "s"
-  std::string mask;          // which keys a query sees besides the model's own mask; empty: all
-  std::string learned;       // the values that they name, as a TOML table
+  std::string formula;       // replaces the score s; empty: "s"
+  std::string mask;          // keys that a query sees within the model's own mask; empty: all
+  std::string learned;       // learned values that formula and mask name, as a TOML table
   Normalise normalise = Normalise::softmax;
 };
 
@@ -67,8 +67,8 @@ inline constexpr EnumNames kEnumNames<TokenFunction> = {"linear", "sigmoid", "lo
 struct LearnedValue {
   std::string name;
   LearnedShape shape = LearnedShape::head;
-  double start = 0.0;                          // initial value; of tokens: initial bias of the projection
-  std::int64_t size = 0;                       // of a table
+  double start = 0.0;                          // initial value; for a token's value: initial bias of the projection
+  std::int64_t size = 0;                       // number of elements of a table
   TokenFunction from = TokenFunction::linear;  // applied to a token's projection
   bool cumulative = false;                     // tokens: the sum over the tokens up to this one
   bool of_tokens() const { return shape == LearnedShape::token || shape == LearnedShape::token_head; }
@@ -76,7 +76,7 @@ struct LearnedValue {
   bool by_head() const { return shape != LearnedShape::token && shape != LearnedShape::distance; }
 };
 
-// A layer's formulas as texts for ops::ScoreFormula, and its learned values; each kind is counted in their order.
+// A layer's formulas as texts for ops::ScoreFormula, which number the learned values of each kind in their order.
 struct Formulas {
   std::string score, mask;
   std::vector<LearnedValue> learned;
@@ -86,7 +86,7 @@ Formulas formulas_of(const DotOptions& options, std::int64_t n_heads, std::int64
 // Whether the score of the start values is s for every pair, and all keys are visible.
 bool starts_as_product(const DotOptions& options, std::int64_t n_heads, std::int64_t d_head);
 
-// Several keys at each position. Used by gaussian_mixture, partly also by linear.
+// Several keys at each position. Used by gaussian_mixture; linear uses some of the options.
 struct MixtureOptions {
   Keys keys = Keys::own;
   std::int64_t n_mixtures = 2;

@@ -75,10 +75,10 @@ bool is_tokenizer_json(const std::string& text, const fs::path& path) {
   return !document.is_object() || named || (document.contains("model") && document.at("model").is_object());
 }
 
-// Does to the added tokens what transformers does when it opens the folder: tokens that only the files next to the
+// Changes the added tokens as transformers does when it opens the folder: tokens that only the files next to the
 // tokenizer.json name are added, with ids after the vocabulary if it lacks them. Tokens from `size` on, the model's
-// vocabulary size, are removed, because the model has no embedding of them (0: unknown). Returns whether it changed
-// any.
+// vocabulary size (0: unknown), are removed, because the model has no embedding for them. Returns whether any token
+// changed.
 bool complete_added(SortedJson& document, const fs::path& file, std::int64_t size) {
   if (!document.is_object() || !document.value("model", SortedJson()).is_object()) {
     return false;

@@ -95,12 +95,12 @@ struct NamedToken {
 std::vector<NamedToken> named_special_tokens(const std::filesystem::path& folder,
                                              const std::map<std::string, std::string>& defaults = {});
 
-// Returns the special tokens that transformers' class of the tokenizer in a folder has if no file names others. The
-// class is that of tokenizer_config.json or, without a name there, of the model in config.json; empty: not known.
+// Returns the special tokens that transformers' tokenizer class for a folder has if no file names others. The class is
+// named in tokenizer_config.json or else follows from the model in config.json; empty if unknown.
 std::map<std::string, std::string> default_tokens(const std::filesystem::path& folder);
 
-// Returns the tokens that tokenizer_config.json or, without added_tokens_decoder, added_tokens.json adds, by id.
-// `special`: those that are special in the latter. Throws UserError for a wrong id.
+// Returns the tokens that tokenizer_config.json adds, by id; without added_tokens_decoder, those that added_tokens.json
+// adds. `special`: the special tokens of added_tokens.json. Throws UserError for a wrong id.
 std::map<std::int32_t, NamedToken> added_tokens_beside(const std::filesystem::path& folder,
                                                        const std::vector<NamedToken>& special);
 

@@ -29,7 +29,7 @@ std::string text_at(const SortedJson& document, const char* key) {
   return found != document.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// Returns the class of a name, or of a model type if the name is empty; null: not known.
+// Returns the tokenizer class with this name or, if the name is empty, for this model type; null if unknown.
 const TokenizerClass* find_class(std::string_view name, std::string_view model_type) {
   name = name.ends_with("Fast") ? name.substr(0, name.size() - 4) : name;
   for (const TokenizerClass& known : kClasses) {
@@ -40,7 +40,7 @@ const TokenizerClass* find_class(std::string_view name, std::string_view model_t
   return nullptr;
 }
 
-// Returns the class that tokenizer_config.json names or, without a name, that of the model in config.json.
+// Returns the class that tokenizer_config.json names or else the class for the model in config.json.
 const TokenizerClass& class_of(const SortedJson& settings, const fs::path& folder) {
   const std::string name = text_at(settings, "tokenizer_class");
   const bool names_none = name.empty() || name.starts_with("PreTrainedTokenizer") || name == "TokenizersBackend";

@@ -54,7 +54,7 @@ class WordPattern {
   std::size_t match(int index, std::string_view text, std::size_t at) const;
   void add_first(int index, std::vector<int>& nodes) const;
   bool matches_alone(int index, char32_t code) const;
-  bool matches_nothing(int index, bool if_asserted) const;  // whether it can, where its assertions hold or without any
+  bool matches_nothing(int index, bool if_asserted) const;  // whether it can, if assertions hold or without any
 
   std::vector<Node> nodes_;                          // the first one chooses among the alternatives of the pattern
   std::array<std::vector<int>, kAsciiEnd> choices_;  // the alternatives that can begin with each character of ASCII
@@ -66,7 +66,7 @@ inline constexpr std::string_view kGpt2Words =
 inline constexpr std::string_view kQwen2Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// A pre-tokenizer: each pattern splits the parts that the one before it left, into its matches and what is between
+// A pre-tokenizer: each pattern splits the parts that the previous pattern left into its matches and the text between
 // them. The last parts are words, and merges stay inside words. Texts must be valid UTF-8.
 class WordSplitter {
  public:

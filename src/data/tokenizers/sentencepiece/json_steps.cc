@@ -23,7 +23,7 @@ std::string string_at(const SortedJson& object, const char* key) {
   return value.is_string() ? value.get<std::string>() : std::string();
 }
 
-// Returns the steps of a sequence, whose list is named `list`; a single step is a sequence of one, null one of none.
+// Returns the steps of a sequence, whose list is named `list`; one step for a single step, no steps for null.
 std::vector<SortedJson> steps_of(const SortedJson& part, const char* list) {
   if (part.is_null()) {
     return {};
@@ -104,7 +104,7 @@ JsonSteps::Replacement JsonSteps::replacement(const SortedJson& step) const {
     if (const std::string text = string_at(pattern, "String"); !text.empty()) {
       return {.pattern = text, .content = string_at(step, "content")};
     }
-    // transformers writes this where SentencePiece puts a blank in front of a text that begins with one.
+    // SentencePiece prepends a blank even to a text that begins with one; transformers then writes this step.
     if (string_at(pattern, "Regex") == "\\A" + std::string(kBlankSymbol)) {
       return {.pattern = std::string(kBlankSymbol), .content = string_at(step, "content"), .at_begin = true};
     }

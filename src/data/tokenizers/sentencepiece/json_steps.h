@@ -1,5 +1,5 @@
-// What a tokenizer.json does to a text before and after its BPE with byte fallback: normalizer, pre_tokenizer, decoder
-// and added tokens.
+// The steps of a tokenizer.json before and after its BPE with byte fallback: normalizer, pre_tokenizer, decoder and
+// added tokens.
 #pragma once
 
 #include <cstdint>

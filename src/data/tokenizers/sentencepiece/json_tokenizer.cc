@@ -124,7 +124,7 @@ class JsonTokenizer : public Tokenizer {
 
   void encode_part(std::string_view text, bool is_first, std::vector<std::int32_t>& ids) const {
     for (std::string& part : steps_.parts(std::string(text), is_first)) {
-      // SentencePiece reads both as the same symbol, and its texts are cut at blanks.
+      // SentencePiece reads a space and the blank symbol as the same symbol, and texts are cut at spaces.
       for (std::size_t at = 0; steps_.escapes() && (at = part.find(kBlankSymbol, at)) != std::string::npos;) {
         part.replace(at, kBlankSymbol.size(), " ");
       }

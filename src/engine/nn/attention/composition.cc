@@ -76,7 +76,7 @@ class HeadMaps : public Composition {
     Stage stage{.place = place, .fixed = {}, .query = {}, .key = {}};
     const std::int64_t groups = options_.compose_groups, m = n_heads_ / groups;
     if (!dynamic || options_.compose_static) {
-      // Without a skip connection the map is the only path of the scores, and Xavier's spread preserves their size.
+      // Without a skip connection, all scores pass through the map; Xavier initialisation preserves their scale.
       const double spread = options_.compose_skip ? 0.1 / std::sqrt(static_cast<double>(n_heads_)) : glorot(m, m);
       stage.fixed = build.random("wb", {groups, m, m}, Distribution::normal(spread));
     }

@@ -30,7 +30,7 @@ class FormulaValues {
  public:
   FormulaValues(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build);
   bool given() const { return given_; }
-  // The token terms of x [B, n, d] before they are summed over tokens, [B, 1, n, F], in at least float32.
+  // Returns the token terms of x [B, n, d] before they are summed over tokens, [B, 1, n, F], in at least float32.
   at::Tensor key_features(const at::Tensor& x, const Context& context) const;
   // Sets in.formula; `call` has the key features of all keys.
   void add_to(ops::AttentionInputs& in, const ScoreCall& call) const;

@@ -20,7 +20,7 @@ class HeadProjections : public Projection {
         has_loss_(!options.projection->balance_losses(options).empty()),
         d_model_(init.d_model) {
     q_ = input_side('q', 1, init, build);
-    if (options.share_kv == 0) {  // otherwise keys and values are those of another layer
+    if (options.share_kv == 0) {  // otherwise the layer uses another layer's keys and values
       k_ = input_side('k', options.key_projections(), init, build);
       v_ = input_side('v', 1, init, build);
     }

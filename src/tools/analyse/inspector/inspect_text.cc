@@ -121,7 +121,7 @@ class Inspector {
     result_.packed.push_back({std::move(name), draw::deflated(bytes)});
   }
 
-  // The number of bytes per map of a layer, and the number of contributions to keep per token if each has `n_terms`.
+  // The bytes per map of a layer, and the contributions to keep per token if each has `n_terms` terms.
   std::int64_t map_bytes(std::int64_t n_maps) const {
     return static_cast<std::int64_t>(kMapShare * static_cast<double>(limits_.bytes)) / (options_.n_layers * n_maps);
   }

@@ -20,7 +20,7 @@ struct Cost {
   double own, other;
 };
 
-// Those that do not depend on the machine come first.
+// Returns the costs; costs that do not depend on the machine come first.
 std::vector<Cost> costs_of(const ComparedRun& run, const ComparedRun& other) {
   const auto number = [](std::int64_t count) { return static_cast<double>(count); };
   return {{"attention MACs", number(run.attention_macs), number(other.attention_macs)},
@@ -146,7 +146,7 @@ Conclusion conclude_sweep(const std::vector<ComparedRun>& runs) {
 
 namespace {
 
-// The best validation if it is not the last one; else empty. Validations of another part of the data do not count.
+// Returns the best validation unless it is the last one; else empty. Ignores validations of another part of the data.
 std::string earlier_best(const ComparedRun& run) {
   const tasks::FigureKind& kind = run.headline_kind();
   double best = tasks::figure(run.result().figures(), kind.name);
@@ -241,7 +241,7 @@ Conclusion conclude(const std::vector<ComparedRun>& runs) {
 }
 
 void add_speedups(CompareResult& result) {
-  // Of models that are judged by another figure than their loss, a time to the same loss says little.
+  // If models are judged by another figure than the loss, the time to the same loss says little.
   if (result.kind != Kind::comparison || !result.scaling.empty() || result.runs.empty() ||
       result.runs.front().headline_kind().is_bounded()) {
     return;

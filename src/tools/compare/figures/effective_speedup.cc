@@ -61,7 +61,7 @@ bool is_flat(double loss, const Curve& curve) {
   return steps_to(loss, curve) > kMostUncertain * steps_to(loss + kErrors * curve.back().error, curve);
 }
 
-// Returns why the curves of the two give no ratios; empty if they do.
+// Returns why the two models' curves give no ratios; empty if they do.
 std::string why_flat(const ComparedRun& first, const ComparedRun& run) {
   for (std::size_t seed = 0; seed < std::min(first.trained.size(), run.trained.size()); ++seed) {
     const Curve other = curve_of(first.trained[seed]), own = curve_of(run.trained[seed]);

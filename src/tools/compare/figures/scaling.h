@@ -81,12 +81,12 @@ PowerLaw fit_power_law(const std::vector<double>& flops, const std::vector<doubl
 // amount of compute is read from a power law through its measured times.
 Scaling fit_families(Scaling families);
 
-// `first` and `other` hold, for each seed, what the first family and the other one need for the loss. Not set if they
-// are empty: unknown.
+// Returns the ratio of what the first family and another family need for the loss, given for each seed in `first` and
+// `other`. Not set if these are empty (unknown).
 std::optional<Saving> saving_of(double loss, bool extrapolated, const std::vector<double>& first,
                                 const std::vector<double>& other);
 
-// Whether the losses of all seeds are below that of a uniform guess by more than kErrors standard errors.
+// Whether the losses of all seeds are below the loss of a uniform guess by more than kErrors standard errors.
 bool beats_guessing(const ComparedRun& run);
 
 // Returns the run's losses and times; `flops` is the training compute of run.config, `style` the run's index. If the
@@ -109,7 +109,7 @@ std::string saving_text(const Saving& saving);
 // Effective speedup: how many times as long the first model of a comparison trains for the same loss as another model,
 // and on how many times the tokens. All times are shares of a run's training time.
 struct EffectiveSpeedups {
-  // Of one run. Above 1: the first model needs more.
+  // Speedups of one run. Above 1: the first model needs more.
   struct Speedup {
     Saving tokens, time;
   };
@@ -117,9 +117,9 @@ struct EffectiveSpeedups {
   std::string reason = {};                           // why no speedup can be given; empty if it can
 };
 
-// The learning curves give the steps of both models to the higher of their two last losses: of the model that is
-// behind, all of them, and of the other, those at which its curve crosses that loss. The learning rate of the model
-// ahead has not decayed there, so it could have reached the loss sooner: ratios are too close to 1.
+// The learning curves give the steps of both models to the higher of their two last losses: all steps of the worse
+// model, and the steps at which the better model's curve crosses that loss. The better model's learning rate has not
+// decayed there, so it could have reached the loss sooner: ratios are too close to 1.
 EffectiveSpeedups effective_speedups(const std::vector<ComparedRun>& runs);
 
 // Returns sentences that give the speedups and how they were found; none if there are none.

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the folder's own name; for "." and "..", that of the folder they stand for.
+// Returns the folder's own name; for "." and "..", the name of the folder that the path refers to.
 std::string name_of(const fs::path& folder) {
   return absolute_path(folder).filename().string();
 }

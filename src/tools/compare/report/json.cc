@@ -1,4 +1,4 @@
-// The JSON document of a comparison.
+// Converts a comparison to a JSON document.
 #include <fmt/ranges.h>
 
 #include <cmath>

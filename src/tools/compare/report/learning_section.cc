@@ -1,4 +1,4 @@
-// Learning curves.
+// Draws learning curves.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The page of a comparison.
+// Composes the page of a comparison.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

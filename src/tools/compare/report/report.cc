@@ -61,7 +61,7 @@ CompareResult load_result(const fs::path& folder) {
   return result;
 }
 
-// The files that the page is generated from, with their sizes and modification times.
+// The files from which the page is generated, with their sizes and modification times.
 using Stamp = std::vector<std::tuple<fs::path, std::uintmax_t, fs::file_time_type>>;
 
 // Calls visit(entry) for everything in the folder and its subfolders except checkpoints.

@@ -48,10 +48,10 @@ std::string text_of(const Table& table);
 Json block_of(const Table& table, const char* style = "");
 
 // Returns a comparison's table, one row per run. The result must have at least one run; the first is the baseline. A
-// sweep's runs are named by their values.
+// sweep's rows are named by the runs' values.
 Table table_of(const CompareResult& result);
 
-// A row for each combination of tuned values, a column for each model; no rows if nothing was tuned.
+// Returns one row per combination of tuned values and one column per model; no rows if nothing was tuned.
 Table tuning_table(const std::vector<ComparedRun>& runs);
 std::string tuning_note(const std::vector<ComparedRun>& runs);
 
@@ -61,12 +61,12 @@ Json value_section(const CompareResult& result);     // sweep: the figure agains
 Json learning_section(const CompareResult& result);  // learning curves
 Json cost_section(const CompareResult& result);
 
-// Figures: paired differences from the first run (none without intervals), and the headline figure against executed
-// multiply-accumulates (none if all runs have the same).
+// Returns figures: paired differences from the first run (none without intervals), and the headline figure against
+// executed multiply-accumulates (none if all runs have the same).
 Json difference_chart(const std::vector<ComparedRun>& runs);
 Json quality_against_cost(const std::vector<ComparedRun>& runs);
 
-// A chart with its caption.
+// Returns a chart with its caption.
 Json figure(const std::string& caption, const std::string& remark, Json chart);
 
 // Appends the blocks `more` to `blocks`.
@@ -75,7 +75,7 @@ void append(Json& blocks, Json more);
 // Returns a run's short name for charts: for a sweep, whose names are keys and values, the values alone.
 std::string label_of(const ComparedRun& run);
 
-// Reads a run folder. Throws UserError if it is none, or if nothing has been logged yet.
+// Reads a run folder. Throws UserError if it is not a run folder, or if nothing has been logged yet.
 ComparedRun load_run(const std::filesystem::path& folder);
 
 // Returns "bounds" of a chart of the figure, whose axis is linear if it has bounds; null: logarithmic, as scale_of()

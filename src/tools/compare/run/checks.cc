@@ -292,7 +292,7 @@ void check_unchanged_data(const std::filesystem::path& folder, const train::RunD
 
 namespace {
 
-// What a run's teacher must fit.
+// Returns a text of all settings that a teacher depends on.
 std::string teacher_keys(const config::Config& config, const tokenizers::Tokenizer* tokenizer) {
   return fmt::format("{} {} {} {} {} {}", config.train.teacher, config.train.teacher_sha256,
                      config::name_of(config.model.kind), config.model.vocabulary_size, config.model.context_length,

@@ -48,8 +48,8 @@ struct Difference {
   std::vector<std::pair<std::string, std::string>> values;
 };
 
-// Returns the keys in which the configs differ, except for those that "auto" sets by the machine (threads, precision,
-// time between checkpoints): the description of a run's machine has them.
+// Returns the keys in which the configs differ, except for keys that "auto" sets by the machine (threads, precision,
+// time between checkpoints): the description of a run's machine has these.
 std::vector<Difference> differences(const std::vector<NamedConfig>& configs);
 
 // Returns the other differences in data, budget and training as sentences, except for the keys in `expected`.
@@ -63,8 +63,8 @@ void check_choices(const Plan& plan);
 void check_folders(const Plan& plan);
 
 // Throws UserError for any other problem that would stop a run: its device and memory, its data, its prompts, its
-// initial parameters, or its teacher. All runs must have the same tokenizer and the same validation data, and those
-// that exist must have been trained with the data that they would have now. Returns the first run's data.
+// initial parameters, or its teacher. All runs must have the same tokenizer and the same validation data, and existing
+// runs must have been trained on the same data as now. Returns the first run's data.
 train::RunData check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
                           const std::filesystem::path& cache);
 

@@ -44,7 +44,7 @@ std::string decision_of(const Trial& trial, const TestOptions& options) {
   }
 }
 
-// Says how many steps the runs had, if the clock stopped them; else returns "".
+// Returns how many steps the runs had if the clock stopped them; else "".
 std::string remark_on_steps(const Trial& trial, const config::Config& base) {
   if (base.train.seconds <= 0.0) {
     return "";

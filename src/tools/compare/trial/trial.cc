@@ -196,8 +196,8 @@ class Trainer {
   std::int64_t trained_ = 0, reused_ = 0;
 };
 
-// Searches the side's learning rate: half, one and two times the given one, and further as long as the best is at an
-// edge.
+// Searches the side's learning rate: half, one and two times the given rate, and further as long as the best rate is at
+// an edge.
 void tune(Side& side, Trainer& trainer) {
   const double given = side.named.config.train.learning_rate;
   std::map<double, double> tried;

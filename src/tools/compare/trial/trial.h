@@ -53,8 +53,8 @@ struct TrialRequest {
   compare::NamedConfig base, change;
   double budget = 1200.0;  // seconds of wall time for new runs
   TestOptions test;
-  // The first seed of the change's runs; not set: the base's, so that both sides of a pair share data order and the
-  // initial values of the parameters that both have.
+  // The first seed of the change's runs; if not set, the base's first seed, so that both sides of a pair share the data
+  // order and the initial values of common parameters.
   std::optional<std::int64_t> change_seed;
   bool tune = false;          // first find each side's learning rate, with a separate seed
   std::filesystem::path out;  // runs/NAME-HASH/seed_N and trials.jsonl
@@ -97,11 +97,11 @@ Trial run_trial(const TrialRequest& request);
 // Whether both sides of every pair trained to the same parameters and have the same figure.
 bool has_no_effect(const Trial& trial);
 
-// Returns one sentence with the decision and the difference, and another with the steps if train.seconds ended the
+// Returns one sentence with the decision and the difference, and a second one with the steps if train.seconds ended the
 // runs.
 std::string sentence_of(const Trial& trial, const TrialRequest& request);
 
-// A table of the pairs.
+// Returns a table of the pairs.
 std::string render_table(const Trial& trial);
 
 // `decision`, `sentence`, `base`, `change`, `changed`, `figure`, `difference` (`mean`, `low`, `high`; null if unknown),

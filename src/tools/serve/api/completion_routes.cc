@@ -24,7 +24,7 @@ Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
 
-// The list of experts of each head.
+// Returns the list of experts of each head.
 Json by_head(const decode::TokenRoute& route) {
   Json heads = Json::array();
   const auto each = std::ssize(route.experts) / route.n_heads;

@@ -73,7 +73,7 @@ void add_baselines(Figures& figures) {
   const std::string dense = "moa/wmt14_ende_base_dense";
   figures.push_back(count("Transformer base", "macs", "604M", translation_macs(dense), Digits::cut));
   figures.push_back(count("Admin 6L-6L", "macs", "604M", translation_macs(dense), Digits::cut));
-  // Rounds the last of three digits.
+  // The printed number is rounded to three digits.
   const auto tens = [&](const char* row, const char* printed, const char* digits, Exact macs) {
     PaperFigure figure = count(row, "macs", digits, macs);
     figure.printed = printed;

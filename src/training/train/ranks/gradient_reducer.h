@@ -147,10 +147,10 @@ class OwnPasses {
 
 // Model memory (Transformer-XL) with several ranks: each rank carries the memory of the rows that it computes.
 
-// Returns the rows of these ranges from the memory of all rows of a batch with `accumulate` micro-batches.
+// Returns the rows of these ranges from a batch's memory of all rows; the batch has `accumulate` micro-batches.
 models::Memory own_rows(const models::Memory& all, const std::vector<MicroBatchRange>& ranges, std::int64_t accumulate);
 
-// The inverse, for checkpoints: rank l mod N gets layer l of all rows; on the other ranks that layer is a meta tensor.
+// The inverse, for checkpoints: rank l mod N gets layer l of all rows; on the other ranks this layer is a meta tensor.
 // A collective call; each rank passes its own memory.
 models::Memory gather_layers(const models::Memory& own, const config::TrainOptions& options,
                              parallel::GlooGroup& group);

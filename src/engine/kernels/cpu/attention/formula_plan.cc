@@ -39,7 +39,7 @@ Along of_leaf(Op op) {
                                             : Along::head;
 }
 
-// How often each node is an operand or an output.
+// Returns how often each node is an operand or an output.
 std::vector<int> uses_of(const formula::Program& program) {
   std::vector<int> uses(program.nodes.size(), 0);
   const auto use = [&](int node) { ++uses[static_cast<std::size_t>(node)]; };
@@ -120,7 +120,7 @@ void FormulaPlan::find_scores() {
   }
 }
 
-// Computes `results`. Steps of pairs read what is along something else; steps of the other parts compute it again.
+// Returns the steps of a part. Steps of pairs read the values of the other parts, which recompute what they share.
 std::vector<FormulaStep> FormulaPlan::steps_of(Along part, const std::vector<int>& results) const {
   std::vector<bool> needed(program.nodes.size() + 2, false);
   const auto need = [&](int node) { needed[static_cast<std::size_t>(node)] = true; };
@@ -139,7 +139,7 @@ std::vector<FormulaStep> FormulaPlan::steps_of(Along part, const std::vector<int
     if (node == scores) {
       step = {Op::mul, node, products(), products_factor(), -1};
     }
-    for (const int product : {from.b, from.a}) {  // one that only this sum or difference reads is computed with it
+    for (const int product : {from.b, from.a}) {  // a product that only this sum reads becomes part of it
       if ((from.op == Op::add || from.op == Op::sub) && step.c < 0 && is_step(product) &&
           (product == scores || node_of(product).op == Op::mul) && uses[static_cast<std::size_t>(product)] == 1) {
         step.op = from.op == Op::sub && product == from.a ? Op::mul : from.op;

@@ -12,7 +12,7 @@
 
 namespace headroom::kernels {
 
-// What a node's value varies with inside a head.
+// What a node's value depends on within a head.
 enum class Along { head, query, key, distance, pair };
 constexpr std::size_t kAlongs = 5;
 
@@ -21,7 +21,7 @@ struct FormulaPlan {
 
   formula::Program program;
   std::vector<Along> along;  // of each node
-  // The node that is the scaled products times a factor: s or, if nothing else reads s, a constant multiple; -1: none.
+  // The node that is the dot products times a factor: s or, if no other node reads s, a multiple of it; -1: none.
   int scores = -1;
   float scores_factor = 1.0F;
   // Two values more than nodes: the dot products, and the factor that makes them `scores`.
@@ -40,17 +40,17 @@ struct FormulaPlan {
   std::vector<bool> of_scores_;
 };
 
-// Strided views of what a formula reads, float32. A stride may be 0.
+// Strided float32 views of the tensors that a formula reads. A stride may be 0.
 struct FormulaRead {
   const float* data = nullptr;
   std::int64_t batch = 0, head = 0, size = 1;
 };
 struct FormulaReads {
   std::vector<FormulaRead> learned, tables, tokens;  // size: 1, entries of the table, S; queries are the last T tokens
-  const FormulaRead* of(const formula::Node& node) const;  // what a load reads; null for other nodes
+  const FormulaRead* of(const formula::Node& node) const;  // the tensor of a load; null for other nodes
 };
 
-// The values of a plan's nodes in one head. One thread's.
+// The values of a plan's nodes in one head, for one thread.
 class FormulaValues {
  public:
   static constexpr std::int64_t kMostKeys = 512;  // in a call of run(): the values of a few nodes then fit in L1
@@ -64,9 +64,9 @@ class FormulaValues {
   void set_result(int node, float* to) { value(node) = {to, 1}; }
   // Computes the row's pairs with keys [key, key + n) from their dot products. n is a multiple of kFormulaLanes.
   void run(std::int64_t key, std::int64_t n, float* products);
-  // Of the row's keys from `key` on: for a node along pairs those of the last run().
+  // Returns the values for the row's keys from `key` on. A node along pairs has the values of the last run().
   FormulaValue value_at(int node, std::int64_t key) const;
-  // A node along queries, keys or distances: element q, k or distance_at(q) + k.
+  // Returns all values of a node along queries, keys or distances: element q, k or distance_at(q) + k.
   const float* all(int node) const { return base_[static_cast<std::size_t>(node)]; }
   std::int64_t distance_at(std::int64_t query) const { return queries_ - 1 - query; }
   std::int64_t length(Along along) const;

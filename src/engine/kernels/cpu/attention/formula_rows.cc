@@ -72,7 +72,7 @@ void classify_rows(const AttentionShape& s, const FormulaPlan& plan, const Exten
                    MaskBlocks::Range* ranges, MaskBlocks::Class* classes) {
   const int output = plan.program.outputs[0];
   std::int64_t first = e.low, last = e.low + e.columns;
-  if (plan.along_of(output) == Along::distance) {  // leave out columns at both ends that no row sees
+  if (plan.along_of(output) == Along::distance) {  // leave out columns at both ends that no row attends to
     mask.start_row(e.row + e.rows - 1);
     const auto hidden = [&](std::int64_t key) {
       return formula_mask_range(mask.value_at(output, key), kColumnStep + e.rows - 1).count == 0;
@@ -234,7 +234,7 @@ const ScoreBlock& FormulaRows::start_block(const Extent& e) {
 }
 
 ScoreRow FormulaRows::visible_row(std::int64_t i) const {
-  // The block's column of a key, or of the next one that is left.
+  // Returns the block's column of a key or, if the mask hides the key's run, of the next remaining key.
   const auto column = [&](std::int64_t key) {
     std::int64_t at = 0;
     for (const Extent& run : block_.runs) {

@@ -1,5 +1,5 @@
-// Attention whose scores are a formula of the scaled dot products, with a mask that is another one: what attention.cc
-// does with a block's rows in place of the softmax of the dot products.
+// Attention whose scores are a formula of the scaled dot products, with a second formula as a mask. attention.cc calls
+// this for a block's rows instead of the softmax of the dot products.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,13 @@ struct ScoreFormula {
   std::optional<FormulaPlan> score, mask;
   // Outputs: the score, its derivative by s and by each of `by`, the indices of tables among `by`.
   std::optional<FormulaPlan> derivative;
-  std::vector<int> by;                          // loads
+  std::vector<int> by;                          // the tensors' nodes
   bool normalise = true;                        // false: the weights are the formula's values
   std::int64_t first_query = 0, first_key = 0;  // positions
   FormulaReads reads;
-  std::optional<MaskBlocks> blocks;  // without a value, every block is of class `some`
+  std::optional<MaskBlocks> blocks;  // if not set, every block is of class `some`
 
-  // A null score is s itself, without a derivative there are no gradients, and a null mask shows every key.
+  // Null `s`: the score is s itself. Null `derived`: no gradients. Null `m`: the mask shows every key.
   ScoreFormula(const formula::Program* s, const formula::Derivative* derived, const formula::Program* m, bool softmax);
 };
 
@@ -54,14 +54,14 @@ class FormulaRows {
  public:
   FormulaRows(const AttentionShape& s, const ScoreFormula& formula, bool backward);
   void start(std::int64_t b, std::int64_t h);
-  // The block with the columns that its mask leaves. The functions below are about its rows.
+  // Returns the block with the columns that the mask does not hide. The functions below refer to its rows.
   const ScoreBlock& start_block(const Extent& e);
 
   // Replaces raw scores by weights, to be multiplied by inverse_of(*sum). Returns the logarithm of the softmax's sum.
   float weigh(std::int64_t i, const float* key_bias, float* scores, float* sum);
-  // Replaces raw scores by weights and the weights' gradients by those of the raw scores, and sums the others.
+  // Replaces raw scores by weights, and d_p by the gradients of the raw scores. Accumulates the other gradients.
   void weigh_backward(std::int64_t i, const float* key_bias, float log_sum, float delta, float* scores, float* d_p);
-  // Adds this head's sums to the gradients.
+  // Adds the gradients accumulated for this head to `to`.
   void add_gradients(const FormulaGradients& to);
 
  private:
@@ -70,18 +70,18 @@ class FormulaRows {
     std::int64_t at, key, n;
     bool masked;
   };
-  // One of the derivative's loads. `along` is that of a table's index, or of the load.
+  // A load in the derivative. `along` belongs to the index of a table, otherwise to the load.
   struct Load {
     formula::Node node;
     int partial, index;  // outputs; index -1: not a table
     Along along;
-    Buffer sums;  // of its gradient, for each element along it or, along pairs, of the table
+    Buffer sums;  // gradient, for each element along it; along pairs, for each element of the table
   };
   ScoreRow visible_row(std::int64_t i) const;
-  // body(span) for the visible spans of a row, of at most FormulaValues::kMostKeys keys.
+  // Calls body(span) for the visible spans of a row, each with at most FormulaValues::kMostKeys keys.
   template <class Body>
   void for_spans(const ScoreRow& row, const Body& body) const;
-  // Replaces raw scores by scores, those of hidden keys by -infinity or, without a softmax, by 0, as in d_p if set.
+  // Replaces raw scores by scores. Hidden keys get -infinity or, without a softmax, 0; likewise 0 in d_p if set.
   ScoreRow scores_of_row(std::int64_t i, const float* key_bias, float* scores, float* d_p);
   void formula_of_span(const Span& span, float* scores);
   FormulaValue result_of(std::size_t output, const Span& span);
@@ -98,7 +98,7 @@ class FormulaRows {
   std::vector<Span> spans_;
   const MaskBlocks::Range* ranges_ = nullptr;  // of the block's rows; null without a classified mask
   std::map<int, Buffer> results_;              // [columns] of each further output along pairs
-  bool in_place_ = false;                      // the score is computed where the raw scores were
+  bool in_place_ = false;                      // the score overwrites the raw scores
   std::vector<Load> loads_;
 };
 

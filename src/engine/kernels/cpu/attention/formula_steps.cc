@@ -31,7 +31,7 @@ HWY_INLINE Vector exponential(const Vector x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(Tag(), hn::IfThenElse(hn::Gt(x, most), most, x)));
 }
 
-// `log_x` with the values of log() at 0, infinity and where it has none.
+// Returns `log_x`, corrected at the pole, at infinity and below the pole.
 HWY_INLINE Vector at_poles(const Vector x, const Vector pole, const Vector log_x) {
   const Vector infinity = constant(std::numeric_limits<float>::infinity());
   const Vector r = hn::IfThenElse(hn::Eq(x, pole), hn::Neg(infinity), log_x);

@@ -29,10 +29,10 @@ struct FormulaStep {
   int to, a, b, c;
   float exponent;  // of a power
   int table;
-  bool of_scores;  // not of positions alone, which are divided exactly
+  bool of_scores;  // false: depends on positions only; divisions are then exact
 };
 
-// The row of a table that an index means: the nearest in [0, size), 0 for NaN.
+// Returns the row of a table for an index: the nearest row in [0, size), 0 for NaN.
 inline std::int64_t formula_index(float index, std::int64_t size) {
   return index > 0.0F
              ? static_cast<std::int64_t>(index < static_cast<float>(size) ? index : static_cast<float>(size - 1))
@@ -51,8 +51,8 @@ float formula_dot(const float* g, const FormulaValue& x, std::int64_t n);
 void formula_add(const float* g, const FormulaValue& x, std::int64_t n, float* to);
 // g_k = g_k x_k factor
 void formula_multiply(const FormulaValue& x, float factor, std::int64_t n, float* g);
-// The elements that are not 0 among the first n: the index of the first, the index after the last, and their number. n
-// need not be padded.
+// The non-zero elements among the first n: index of the first, index after the last, and their number. n need not be
+// padded.
 struct FormulaMaskRange {
   std::int64_t low, high, count;
 };

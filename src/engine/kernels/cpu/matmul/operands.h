@@ -40,7 +40,7 @@ inline std::int64_t row_width(std::int64_t e) {
 // Where to compute float32 rows [m, n] of the result `to`: in place, or in `staging` if `to` is bfloat16. store_rows()
 // then copies or rounds them.
 Strided<float> staged_rows(const RowsOut& to, std::int64_t m, std::int64_t n, Buffer& staging);
-// The same, computing row_width(n) columns, because multiplications of whole vectors are faster.
+// As above, but for row_width(n) columns, because multiplications of whole vectors are faster.
 Strided<float> staged_wide_rows(const RowsOut& to, std::int64_t m, std::int64_t n, Buffer& staging);
 void store_rows(Strided<float> rows, std::int64_t m, std::int64_t n, const RowsOut& to);
 

@@ -46,7 +46,7 @@ void composed_attention_forward(const AttentionShape& shape, const ComposedTenso
 // Calls the body with ranges that partition [0, n), possibly on several threads.
 using ForRanges = std::function<void(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body)>;
 
-// The decode path: the same without packing keys, values and offsets.
+// The decode path: composed_attention_forward() without packing keys, values and offsets.
 void composed_attention_decode(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
                                const ForRanges& for_ranges);
 
