@@ -1,4 +1,4 @@
-"""The child processes' side of the baselines that `headroom bench` starts."""
+"""The child process's side of the baselines that `headroom bench` starts."""
 
 import json
 import signal
@@ -9,8 +9,8 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the program without 
 
 
 def answer(run, **others):
-    """Answers lines on standard input until "quit", each with one line of JSON: "run N" with the seconds of N calls of
-    run(), the name of one of `others` with what it returns."""
+    """Answers each line on standard input with one line of JSON, until "quit": "run N" with the seconds of N calls of
+        run(), the name of one of `others` with that function's result."""
     for line in sys.stdin:
         word, *rest = line.split()
         if word == "run":

@@ -1,8 +1,8 @@
-"""flex_attention on one thread in float32, for each formula: the forward pass against torch.compile of PyTorch's, and
-forward and backward, which PyTorch's refuses on the CPU, against plain tensor operations. Prints the median CPU time of
-both sides, which run in turn, and the median of their ratios (above 1 Headroom is faster).
+"""Times flex_attention on one thread in float32, for each formula: the forward pass against torch.compile of PyTorch's
+version, and forward and backward, which PyTorch's version refuses on the CPU, against plain tensor operations. Prints the
+median CPU time of both sides, which run in turn, and the median of their ratios (above 1: Headroom is faster).
 
-PYTHONPATH=build/release/python python bench/pytorch_flex.py [--repeats N]
+    PYTHONPATH=build/release/python python bench/pytorch_flex.py [--repeats N]
 """
 
 import argparse
@@ -35,7 +35,7 @@ def formulas(heads, tokens):
 
 
 def plain(q, k, v, score, mask):
-    """The same in plain tensor operations, which store all pairs of queries and keys."""
+    """Computes the same in plain tensor operations, which store all pairs of queries and keys."""
     b, h, i, j = (torch.arange(n).view([-1 if axis == at else 1 for at in range(4)])
                   for axis, n in enumerate((*q.shape[:3], k.shape[2])))
     s = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])
@@ -50,7 +50,7 @@ def seconds_of(run):
 
 
 def compare(name, theirs, ours, repeats):
-    """Runs both in turn and prints their times."""
+    """Runs both sides in turn and prints their times."""
     for warm_up in (theirs, ours):
         warm_up()
     pairs = [(seconds_of(theirs), seconds_of(ours)) for _ in range(repeats)]

@@ -56,7 +56,7 @@ class Decoder:
         return run("", call)
 
     def reorder(self, rows: Tensor) -> None:
-        """Replaces row i by a copy of row rows[i]; rows [B'] may repeat or omit rows, and changes their number."""
+        """Replaces row i by a copy of row rows[i]; rows [B'] may repeat or omit rows, and sets their number to B'."""
         self._decoder.reorder(rows.tolist())
 
     def restart(self) -> None:
@@ -72,7 +72,7 @@ def _require_one_row(tokens: Tensor, valid: Optional[Tensor]) -> None:
 
 @contextlib.contextmanager
 def _evaluating(model: torch.nn.Module):
-    """Evaluation mode for all modules, as in Decoder, which has no dropout; restores each module's own mode."""
+    """Sets all modules to evaluation mode, as in Decoder, which has no dropout; restores each module's mode afterwards."""
     training = [module for module in model.modules() if module.training]
     try:
         model.eval()
@@ -84,7 +84,7 @@ def _evaluating(model: torch.nn.Module):
 
 @dataclasses.dataclass
 class _Chunk:
-    """The tokens [n] of a row's current chunk, and the memory before them."""
+    """Holds the tokens [n] of a row's current chunk, and the memory before them."""
 
     tokens: Tensor
     memory: Optional[list[Tensor]] = None

@@ -88,7 +88,7 @@ def _any_value(nested):
 
 
 class _Mode(TorchFunctionMode):
-    """Intercepts torch's functions of traced values, such as the index of a captured tensor."""
+    """Intercepts torch's functions on traced values, such as the indexing of a captured tensor."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         value = _any_value((args, kwargs))
@@ -114,7 +114,7 @@ class _Trace:
 
     def refuse(self, what, remedy=""):
         frame, place = sys._getframe(1), ""
-        while frame is not None:  # the innermost line that is neither here nor in torch
+        while frame is not None:  # the innermost line outside of this file and torch
             file = frame.f_code.co_filename
             if file != __file__ and not file.startswith(torch.__path__[0]):
                 place = f" ({file}, line {frame.f_lineno})"
@@ -126,7 +126,7 @@ class _Trace:
         return _Value(self, self.texts.setdefault(text, f"v{len(self.texts)}"), **kind)
 
     def value(self, x):
-        """The text of a value, a Python number or a captured tensor with one element."""
+        """Returns the text of a value, a Python number or a captured tensor with one element."""
         if isinstance(x, _Value):
             if x is self.b:
                 self.refuse("arithmetic with the batch index", "it can only index a captured tensor")
@@ -152,7 +152,7 @@ class _Trace:
         return x.text if x.boolean else self.emit(f"{x.text} != 0", boolean=True).text
 
     def load(self, table, index, dtype):
-        """Element `index` of a table [B or 1, H or 1, size]."""
+        """Returns element `index` of a table [B or 1, H or 1, size]."""
         key = (table.data_ptr(), tuple(table.shape), table.stride(), table._version)
         if key not in self.known:
             self.known[key] = (len(self.tables), table)

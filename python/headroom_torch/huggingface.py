@@ -39,10 +39,10 @@ _NAMES = {"vocab_size": "vocabulary_size", "hidden_size": "d_model", "num_hidden
 # Special tokens that every config of `transformers` names; None: it has none.
 _SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
-# Positions that count from the start of a text; others only have distances.
+# These positions count from the start of a text; the others are only distances.
 _ABSOLUTE = ("learned", "sinusoidal")
 
-# The name of the cache in outputs: "cache" from 5.24 on.
+# Outputs hold the cache under this name: "cache" from 5.24 on.
 _CACHE = next(name for name in ("cache", "past_key_values") if name in CausalLMOutputWithPast.__dataclass_fields__)
 
 
@@ -64,7 +64,7 @@ class HeadroomConfig(transformers.PretrainedConfig):
 
     @classmethod
     def register_for_auto_class(cls, auto_class="AutoConfig") -> None:
-        """Nothing: save_pretrained() writes the code that a folder needs."""
+        """Does nothing: save_pretrained() writes the code that a folder needs."""
 
     @property
     def description(self) -> str:
@@ -89,7 +89,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
 
     @classmethod
     def from_pretrained(cls, folder: Path, *inputs, **options) -> "HeadroomForCausalLM":
-        """The model of a folder that save_pretrained() wrote, with its tokenizer."""
+        """Returns the model of a folder that save_pretrained() wrote, with its tokenizer."""
         loaded = super().from_pretrained(folder, *inputs, **options)
         model = loaded[0] if isinstance(loaded, tuple) else loaded  # with output_loading_info
         load_tokenizer(model.model, folder)
@@ -108,17 +108,17 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
 
     @classmethod
     def register_for_auto_class(cls, auto_class="AutoModel") -> None:
-        """Nothing: save_pretrained() writes the code that a folder needs."""
+        """Does nothing: save_pretrained() writes the code that a folder needs."""
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # forward() makes its own
 
     def _init_weights(self, module) -> None:
-        """Initialised by the engine."""
+        """Does nothing: the engine initialises the parameters."""
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """A module of the embedding matrix, which the model calls if it has hooks."""
+        """Returns a module of the embedding matrix, which the model calls if it has hooks."""
         module = self.__dict__.get("_input_embeddings")
         if module is None or module.weight is not self.model.embed:
             with torch.device("meta"):
@@ -134,7 +134,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         self.model.embed = module.weight
 
     def get_output_embeddings(self) -> None:
-        """None, because the output layer is a matrix and not a module."""
+        """Returns None, because the output layer is a matrix and not a module."""
 
     def resize_token_embeddings(self, new_num_tokens: Optional[int] = None, pad_to_multiple_of: Optional[int] = None,
                                 mean_resizing: bool = True) -> nn.Embedding:
@@ -171,7 +171,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         loss including balance losses, and in training no logits.
 
         num_items_in_batch: number of labels in all micro-batches of a step. The losses of the micro-batches then add up to
-        that of the whole batch.
+        the loss of the whole batch.
         inputs_embeds [B, T, d]: their embeddings by get_input_embeddings(), instead of input_ids; not with a cache.
         position_ids [B, T]: must count the tokens of each row without gaps, as the model does by itself. With learned or
         sinusoidal positions they must count from the start of the row. Raises ValueError for any others.
@@ -278,7 +278,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
 
 
 def _resize(old: Tensor, new: Tensor, mean: bool) -> None:
-    """Copies a parameter to one that may be longer or shorter in one dimension, the vocabulary's."""
+    """Copies a parameter to a parameter whose vocabulary dimension may be longer or shorter."""
     for axis in (axis for axis in range(old.dim()) if old.shape[axis] != new.shape[axis]):
         if mean:
             new.copy_(old.mean(axis, keepdim=True).expand_as(new))
@@ -288,7 +288,7 @@ def _resize(old: Tensor, new: Tensor, mean: bool) -> None:
 
 
 def _first(result: Union[Tensor, tuple]) -> Tensor:
-    """The result without the memory that some models add."""
+    """Returns the result without the memory that some models add."""
     return result[0] if isinstance(result, tuple) else result
 
 

@@ -24,7 +24,7 @@ class HeadroomCache:
         self._valid = torch.empty(rows, 0, dtype=torch.bool)  # [B, columns read]
 
     def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
-        """Logits [B, V] after the last of tokens [B, n]; valid [B, n] bool: False for padding."""
+        """Returns the logits [B, V] after the last of tokens [B, n]; valid [B, n] bool: False for padding."""
         self._valid = torch.cat([self._valid, (torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid).cpu()], 1)
         return self._decoder.read(tokens, valid)
 
@@ -54,7 +54,7 @@ class HeadroomCache:
         return whole.unsqueeze(-2)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Columns read, padding included."""
+        """Returns the number of columns read, padding included."""
         return self._valid.shape[1]
 
     def reorder_cache(self, rows: Tensor) -> None:
@@ -77,7 +77,7 @@ class Look:
 
     @contextlib.contextmanager
     def on(self, wanted: bool = True) -> Iterator[None]:
-        """A context manager that collects the values of the model calls inside it; does nothing unless `wanted`."""
+        """Returns a context manager that collects the values of the model calls inside it; does nothing unless `wanted`."""
         if not (wanted and self.names):
             yield
             return
@@ -91,7 +91,7 @@ class Look:
             self._values.setdefault(name, []).append(value)
 
     def results(self, valid: Optional[Tensor]) -> tuple[Optional[tuple[Tensor, ...]], Optional[tuple[Tensor, ...]]]:
-        """`attentions` and `hidden_states`. valid [B, T]: False for padding that was moved to the end of its row."""
+        """Returns `attentions` and `hidden_states`. valid [B, T]: False for padding that was moved to the end of its row."""
         for name in self.names:
             if name not in self._values:
                 raise ValueError(f"output_attentions: {name.removesuffix('.attention.probs_composed')} has no attention "

@@ -1,4 +1,4 @@
-"""Padding of a batch for models that read it at the end of a row, where the causal mask hides it."""
+"""Padding of a batch, for models that read it at the end of a row, where the causal mask hides it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def tokens_or_embeddings(given: Tensor) -> dict[str, Optional[Tensor]]:
 
 
 def gathered(value: Tensor, order: Tensor) -> Tensor:
-    """value [B, T, ...] with axis 1 reordered by `order` [B, T]."""
+    """Returns value [B, T, ...] with axis 1 reordered by `order` [B, T]."""
     return value.gather(1, order.reshape([*order.shape] + [1] * (value.dim() - 2)).expand([*value.shape]))
 
 
 def tokens_first(valid: Tensor) -> Tensor:
-    """Indices [B, T]: those of each row's tokens, then those of its padding."""
+    """Returns indices [B, T]: each row's tokens, then its padding."""
     return valid.logical_not().sort(dim=1, stable=True).indices
 
 
 def back(value: Tensor, places: Tensor, axis: int) -> Tensor:
-    """value [B, ...] with `axis` reordered by places [B, T]; the axis has size T, or T - 1 in a training loss."""
+    """Returns value [B, ...] with `axis` reordered by places [B, T]; the axis has size T, or T - 1 in a training loss."""
     places = places[:, :value.shape[axis]].clamp_max(value.shape[axis] - 1)
     shape = [1] * value.dim()
     shape[0], shape[axis] = places.shape

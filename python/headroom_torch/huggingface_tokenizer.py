@@ -40,14 +40,14 @@ class HeadroomTokenizer(transformers.PreTrainedTokenizer):
         self._engine = Tokenizer(headroom_file)
         self._tokens = list(_token_texts(self._engine))
         self._ids = {token: i for i, token in enumerate(self._tokens)}
-        # Padding is masked, so any token will do. Its name is not matched in texts.
+        # Padding is masked, so any token will do. The token's name is not matched in texts.
         others.setdefault("pad_token", next((t for i, t in enumerate(self._tokens) if t == f"<{i}>"), self._tokens[0]))
         others.setdefault("split_special_tokens", True)
         super().__init__(headroom_file=os.fspath(headroom_file), **others)
 
     @classmethod
     def register_for_auto_class(cls, auto_class="AutoTokenizer") -> None:
-        """Nothing: save_pretrained() writes the code that a folder needs."""
+        """Does nothing: save_pretrained() writes the code that a folder needs."""
 
     @property
     def vocab_size(self) -> int:
@@ -76,7 +76,7 @@ class HeadroomTokenizer(transformers.PreTrainedTokenizer):
 
 
 def _token_texts(tokenizer: Tokenizer) -> Iterator[str]:
-    """The unique name of each token: the text that it adds, or its id."""
+    """Returns the unique name of each token: the text that it adds, or its id."""
     before = tokenizer.encode("a").tolist()
     known, n = set(), len(tokenizer.decode(before))
     for i in range(tokenizer.vocabulary_size):
@@ -104,6 +104,6 @@ def save_tokenizer(model: LanguageModel, folder: Path, model_max_length: int) ->
 
 
 def load_tokenizer(model: LanguageModel, folder: Path) -> None:
-    """Sets the model's tokenizer to that of a folder which save_tokenizer() wrote."""
+    """Sets the model's tokenizer to the one in a folder that save_tokenizer() wrote."""
     if (file := Folder(folder) / HeadroomTokenizer.vocab_files_names["headroom_file"]).exists():
         model.tokenizer = Tokenizer(file)

@@ -62,7 +62,7 @@ class _Model(Layer):
 
     @classmethod
     def _begun(cls, description: str):
-        """A model of this description, initialised from torch's global generator."""
+        """Returns a model of this description, initialised from torch's global generator."""
         return cls._made(description, initial_values(description))
 
     @classmethod
@@ -85,7 +85,7 @@ class _Model(Layer):
         """Writes a checkpoint for from_checkpoint() and the command `headroom`, with parameters in float32.
 
         tokenizer: a Tokenizer, or a file or folder with one; by default the model's own. Classifiers have none. The config is
-        that of the checkpoint that the model was opened from, if any, with this model's options. Sharded parameters (FSDP2)
+        taken from the checkpoint that the model was opened from, if any, with this model's options. Sharded parameters (FSDP2)
         are gathered: all ranks must call this, and rank 0 writes. Raises ValueError if the tokenizer does not match,
         or if `path` is a checkpoint that training can resume from.
         """
@@ -117,7 +117,7 @@ class _Model(Layer):
         whole = lambda: call(self._tensors(), self.description, loss)  # noqa: E731
         return run("", whole) if observed() else whole()
 
-    # The same model without blocks ("ends") computes the input of each stack, and is given the output of its last block.
+    # A copy of the model without blocks ("ends") computes each stack's input, and gets the output of its last block.
     def _by_parts(self, call, loss: bool, implementation: str, inputs: dict[str, Tensor]) -> Tensor:
         ends = _describe("ends", type(self).__name__, None, self.options)
         tensors = [tensor for name, tensor in zip(self._names, self._tensors()) if not re.search(r"\blayer\d+\.", name)]
@@ -142,14 +142,14 @@ class _Model(Layer):
         return sum(losses, watched(lambda: call(tensors, ends, loss), [], given=tuple(made))[0])
 
     def _masks(self, scope: str, number: int, inputs: dict[str, Tensor]) -> dict[str, Optional[Tensor]]:
-        """Mask arguments of the blocks of a stack; number: the index of the stack."""
+        """Returns the mask arguments of the blocks of a stack; number: the index of the stack."""
         return {}
 
     def _stack(self, scope: str = "") -> list[Block]:
         return [self.get_submodule(name) for name in self._parts if re.fullmatch(re.escape(scope) + r"layer\d+", name)]
 
     def _repeated(self, blocks: list[Block], scope: str = "") -> Iterator[Block]:
-        """The blocks of all layers: with n_groups, each of `blocks` is several layers."""
+        """Returns the blocks of all layers; with n_groups, each of `blocks` is several layers."""
         if not self._options["model.n_groups"]:
             yield from blocks
             return
@@ -161,14 +161,14 @@ class _Model(Layer):
 
 @functools.lru_cache(maxsize=64)
 def _embedding_of(description: str, vocabulary_size: int) -> str:
-    """The embedding of a model with another vocabulary."""
+    """Returns the embedding of a model with another vocabulary."""
     settings = json.loads(description)["settings"]
     return _describe("embedding", "LanguageModel", None,
                      [*settings, f"model.vocabulary_size={vocabulary_size}", "model.adaptive_cutoffs=[]"])
 
 
 def _mask_of_keys(valid: Optional[Tensor], memory: Optional[Tensor]) -> dict[str, Tensor]:
-    """The mask argument of a block whose tokens are `valid` [B, T]; all of its memory [B, M, d] is."""
+    """Returns the mask argument of a block whose tokens are `valid` [B, T]; all of its memory [B, M, d] is valid."""
     if valid is None or memory is None:
         return {} if valid is None else dict(valid_keys=valid)
     return dict(valid_keys=torch.cat([valid.new_ones(memory.shape[:2]), valid], 1))
@@ -185,8 +185,8 @@ class LanguageModel(_Model):
         LanguageModel("switchhead/wt103_47m")       # a recipe's name, or a TOML file
         LanguageModel(vocabulary_size=8000, n_layers=2, d_model=128, attention=dict(projection="experts"))
 
-    Keywords are the keys of [model], with tables as dicts. Sub-modules: Blocks `layer0`, `layer1`, ... (with n_groups as
-    many as have their own parameters), then `norm_f` and `head`.
+    Keywords are the keys of [model], with tables as dicts. Sub-modules: Blocks `layer0`, `layer1`, ... (with n_groups, one
+    per set of parameters), then `norm_f` and `head`.
     """
 
     KIND = "language_model"
@@ -201,7 +201,7 @@ class LanguageModel(_Model):
 
     @property
     def blocks(self) -> list[Block]:
-        """The modules layer0, layer1, ...; assigning as many modules replaces them."""
+        """Returns the modules layer0, layer1, ...; assigning a list of the same length replaces them."""
         return [self._modules[name] for name in self._blocks]
 
     def __setattr__(self, name, value):

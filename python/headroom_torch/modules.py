@@ -30,7 +30,7 @@ def _toml(key: str, value: Any) -> str:
 
 
 def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
-    """Keywords as settings of the engine, "key=value"; a dict is a TOML table. `learned` holds names of the user's choice."""
+    """Returns keywords as settings of the engine, "key=value"; a dict is a TOML table. `learned` holds user-defined names."""
     settings = []
     for key, value in options.items():
         if isinstance(value, dict) and key != "learned":
@@ -41,7 +41,7 @@ def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
 
 
 class _Scope(nn.Module):
-    """A prefix of parameter names: `encoder` in `encoder.layer0`."""
+    """Stands for a prefix of parameter names: `encoder` in `encoder.layer0`."""
 
 
 class Layer(nn.Module):
@@ -93,7 +93,7 @@ class Layer(nn.Module):
             self.get_submodule(name)._placed(f"{scope}{name}.")
 
     def _tensors(self, names: Optional[list[str]] = None) -> list[Tensor]:
-        """Parameters and buffers, by default all, read as attributes, which functional_call() and prune replace."""
+        """Returns parameters and buffers, by default all, read as attributes, which functional_call() and prune replace."""
         tensors = []
         for name in self._names if names is None else names:
             owner = self
@@ -112,14 +112,14 @@ class Layer(nn.Module):
         return run(self._scope, call) if observed() else call()
 
     def _result(self, results: list[Tensor], balance: bool, losses: Optional[list[Tensor]]):
-        """The result of forward(). losses: a list in which a block collects balance losses, so that hooks get the output alone."""
+        """Returns forward()'s result. losses: a list that collects a block's balance losses, so that hooks get only the output."""
         if losses is not None:
             losses.append(results.pop())
         return tuple(results) if balance else results[0]
 
     @property
     def options(self) -> list[str]:
-        """The options that differ from the defaults: ["model.n_layers=2", ...]."""
+        """Returns the options that differ from the defaults: ["model.n_layers=2", ...]."""
         return json.loads(self.description)["settings"]
 
     @property
@@ -129,7 +129,7 @@ class Layer(nn.Module):
     TABLE = ""  # whose keys belong to this layer alone: "model.mlp."
 
     def extra_repr(self) -> str:
-        """The options that differ from the defaults; of a sub-layer, the keys of its own table alone."""
+        """Returns the options that differ from the defaults; for a sub-layer, only the keys of its own table."""
         shown = [setting for setting in self.options if not self._scope or self.TABLE and setting.startswith(self.TABLE)]
         return ", ".join(setting.removeprefix(self.TABLE).removeprefix("model.") for setting in shown)
 
@@ -140,7 +140,7 @@ def require_tensor(layer: Layer, x) -> None:
 
 
 def _part_of(part: dict[str, str], values: dict[str, tuple[Tensor, bool]]) -> Layer:
-    """The sub-layer `part`; removes its values from `values`."""
+    """Returns the sub-layer `part`; removes its values from `values`."""
     module = _CLASSES[part["kind"]].__new__(_CLASSES[part["kind"]])
     nn.Module.__init__(module)
     named = [(p["name"], f"{part['name']}.{p['name']}") for p in json.loads(ops.parameters_of(part["layer"]))]
@@ -149,13 +149,13 @@ def _part_of(part: dict[str, str], values: dict[str, tuple[Tensor, bool]]) -> La
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether calling the module does more than its forward()."""
+    """Returns whether calling the module does more than its forward()."""
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
                 or module._backward_pre_hooks or "forward" in module.__dict__)
 
 
 def in_parts(layer: Layer) -> bool:
-    """Whether sub-layers must be called one by one instead of by one operator: if one of them has hooks or was replaced."""
+    """Returns whether sub-layers must be called one by one instead of by one operator, because one has hooks or was replaced."""
     if _has_any_global_hook():
         return True
     for name, description in layer._parts.items():
@@ -166,7 +166,7 @@ def in_parts(layer: Layer) -> bool:
 
 
 def initial_values(description: str, seed: Optional[int] = None, device=None, dtype=None) -> list[Tensor]:
-    """Initial values, as in training; without a seed they depend on torch's global generator."""
+    """Returns initial values, as in training; without a seed they depend on torch's global generator."""
     device, dtype = torch.device(device or torch.get_default_device()), dtype or torch.get_default_dtype()
     if device.type == "meta":
         return [torch.empty(p["shape"], device=device, dtype=dtype) for p in json.loads(ops.parameters_of(description))]
@@ -181,7 +181,7 @@ def _describe(kind: str, origin: str, source: Optional[str], settings: list[str]
     return ops.describe_layer(kind, origin, "" if source is None else str(source), settings, causal, cross, layer)
 
 
-# Keys of [model] that are keywords of an attention layer or an MLP.
+# These keys of [model] are keywords of an attention layer or an MLP.
 _PLACE = ("d_model", "n_layers", "context_length", "memory_length", "vocabulary_size")
 
 
@@ -234,7 +234,7 @@ class Attention(Layer):
 
 
 def _keys_of(mask: Tensor, x: Tensor, valid_keys: Optional[Tensor]) -> Tensor:
-    """The keys [B, S] that a mask in the shape of attention weights leaves to all heads and queries."""
+    """Returns the keys [B, S] that a mask in the shape of attention weights shows to all heads and queries."""
     if valid_keys is not None:
         raise ValueError("Attention: attn_mask and valid_keys exclude each other")
     if mask.dtype != torch.bool or mask.dim() != 4 or mask.shape[1:3] != (1, 1):
@@ -263,7 +263,7 @@ class MLP(Layer):
                 balance: bool = False, implementation: str = "automatic", _losses: Optional[list[Tensor]] = None):
         """x [B, T, d_model] to y of the same shape; with balance=True (y, loss), loss being the balance loss.
 
-        routed_by [B, T, d_model]: what tokens are routed to experts by, instead of x. valid [B, T] bool: False for padding,
+        routed_by [B, T, d_model]: input of the router, instead of x. valid [B, T] bool: False for padding,
         which is not routed.
         """
         results = self._run(x, implementation, balance or _losses is not None, routed_by=routed_by, valid_queries=valid)
@@ -307,7 +307,7 @@ class Block(Layer):
     attention to another sequence.
 
     Sub-modules: `norm_1`, `attention`, `norm_2` and `ffn`, with cross=True also `norm_cross` and `cross`; with
-    output_norms also `norm_1_out`, `norm_2_out` and `norm_cross_out`; without attention or MLP, not those of that half.
+    output_norms also `norm_1_out`, `norm_2_out` and `norm_cross_out`; without attention or MLP, the sub-modules of that half are missing.
     One operator computes all of them; if one has hooks or was replaced, each is called instead, with the same results.
     """
 
@@ -368,7 +368,7 @@ class Block(Layer):
             h = h + feed(h, routed_by=self.norm_2(h))
         else:
             read = (lambda h: x) if options["model.arrangement"] == "parallel" else (lambda h: h)
-            if attends:  # the memory does not run the hooks of the norm
+            if attends:  # the memory does not run the norm's hooks
                 h = h + attend(self.norm_1(h), None if memory is None else self.norm_1.forward(memory))
             if crosses:
                 h = h + across(self.norm_cross(read(h)))
@@ -382,12 +382,12 @@ class Block(Layer):
 
 @functools.lru_cache(maxsize=256)
 def all_options(description: str) -> dict[str, Any]:
-    """All options of the layer's model: "model.n_layers" -> value."""
+    """Returns all options of the layer's model: "model.n_layers" -> value."""
     return {key: _value(text) for key, text in json.loads(ops.options_of(description)).items()}
 
 
 def _value(text: str):
-    """A TOML value in Python; text that is not JSON is returned as it is."""
+    """Returns a TOML value in Python; text that is not JSON is returned as it is."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -114,7 +114,7 @@ def show(name: str, value: Tensor) -> None:
 
 
 def run(scope: str, call: Callable):
-    """call(), which must call the engine once; records its values, with names that begin with `scope`, while observed()."""
+    """Returns call(), which must call the engine once. While observed(), records its values, with names that begin with `scope`."""
     return _untraced[_run](scope, call)
 
 

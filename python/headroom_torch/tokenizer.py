@@ -30,7 +30,7 @@ class Tokenizer:
 
     @classmethod
     def for_translation(cls, sources: "Tokenizer", targets: "Tokenizer") -> "Tokenizer":
-        """The tokenizer `targets` with `sources` as its for_sources, for an EncoderDecoder with source_vocabulary_size."""
+        """Returns the tokenizer `targets` with `sources` as its for_sources, for an EncoderDecoder with source_vocabulary_size."""
         return cls._of(ops.two_tokenizers(sources._engine, targets._engine))
 
     @classmethod
@@ -45,7 +45,7 @@ class Tokenizer:
 
     @property
     def name(self) -> str:
-        """Kind, size and first digits of a checksum; tokenizers with the same name give the same ids."""
+        """Kind, size and first digits of a checksum. Tokenizers with the same name give the same ids."""
         return self._engine.name()
 
     @property
@@ -59,23 +59,23 @@ class Tokenizer:
 
     @property
     def serialised(self):
-        """The SentencePiece model, list of words or tokenizer.json, as bytes."""
+        """Returns the SentencePiece model, list of words or tokenizer.json, as bytes."""
         return self._engine.serialised().numpy().tobytes()
 
     def encode(self, text: str) -> Tensor:
-        """The ids of `text`, int64 [n]. Raises ValueError for characters that the tokenizer or UTF-8 cannot represent."""
+        """Returns the ids of `text`, int64 [n]. Raises ValueError for characters that the tokenizer or UTF-8 cannot represent."""
         str.encode(text)  # raises for lone surrogates, for which torch blames the type
         return self._engine.encode(text)
 
     def decode(self, ids: Union[Tensor, Sequence[int]]) -> str:
-        """The text of integer ids [n]; invalid UTF-8 becomes U+FFFD."""
+        """Returns the text of integer ids [n]; invalid UTF-8 becomes U+FFFD."""
         ids = torch.as_tensor(ids)
         if ids.numel() == 0 or not (ids.is_floating_point() or ids.is_complex()):
             ids = ids.to(torch.int64)
         return self._engine.decode(ids).numpy().tobytes().decode(errors="replace")
 
     def save(self, path: Union[str, os.PathLike]) -> None:
-        """Writes one file, which commands and configs accept as a tokenizer."""
+        """Writes a file that commands and configs accept as a tokenizer."""
         self._engine.save(os.fspath(path))
 
     def __repr__(self) -> str:

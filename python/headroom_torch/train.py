@@ -45,7 +45,7 @@ class TrainedModel(LanguageModel):
 
 
 def local(tensor):
-    """The rows that this rank owns."""
+    """Returns the rows that this rank owns."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
@@ -115,13 +115,13 @@ class Trainer:
         self.model.to_empty(device=self.device)
 
     def own(self, value):
-        """The rows of a whole parameter that FSDP gives to this rank."""
+        """Returns the rows of a whole parameter that FSDP gives to this rank."""
         chunks = value.chunk(self.ranks)
         return chunks[self.rank] if self.rank < len(chunks) else value[:0]
 
     @torch.no_grad()
     def initialise(self, description, initial):
-        """Copies the initial values: whole tensors, or if there are none, random ones."""
+        """Copies the initial values: whole tensors if given, otherwise random ones."""
         shards = ([self.own(value) for value in initial] or
                   ops.initial_shards(description, self.config["train.seed"], self.rank, self.ranks))
         for tensor, shard in zip(self.model._tensors(), shards, strict=True):
@@ -155,7 +155,7 @@ class Trainer:
         return None, [sums]
 
     def losses(self, values, tensors):
-        """Each rank computes as many rows of the batch; beyond its end, the last row again."""
+        """Gives each rank the same number of rows of the batch; beyond the batch's end, the last row is repeated."""
         tokens, targets = tensors
         share = -(-len(tokens) // self.ranks)
         rows = torch.arange(self.rank * share, (self.rank + 1) * share).clamp(max=len(tokens) - 1)
@@ -163,7 +163,7 @@ class Trainer:
         with self.precision():
             losses = self.model(tokens[rows].to(self.device), targets[rows].to(self.device), each=True)
         self.model.train()
-        self.model.reshard()  # the parameters outside of blocks, which otherwise wait for a backward pass
+        self.model.reshard()  # parameters outside of blocks would otherwise stay whole until a backward pass
         mine = torch.zeros(targets[rows].shape)
         mine[targets[rows] >= 0] = losses.float().cpu()
         gathered = [torch.empty_like(mine) for _ in range(self.ranks)]
@@ -177,7 +177,7 @@ class Trainer:
                    for key in ("exp_avg", "exp_avg_sq")}}
 
     def save(self, values, tensors):
-        """Starts to write sharded/step_N, which has another name until it is complete."""
+        """Starts to write sharded/step_N, under a temporary name until it is complete."""
         if self.saved != values["step"]:
             self.finish_writing()
             self.saved, self.keep = values["step"], values["keep"]
@@ -205,7 +205,7 @@ class Trainer:
                 shutil.rmtree(self.folder / f"step_{step}")
 
     def shards(self, values, tensors):
-        """The parts of the engine's checkpoint that this rank owns: [name, first element] and values."""
+        """Returns the parts of the engine's checkpoint that this rank owns: [name, first element] and values."""
         places, values = [], []
         for name, tensor in dict(self.model.named_parameters(), **dict(self.model.named_buffers())).items():
             state = self.optimizer.state.get(tensor, {})

@@ -6,10 +6,10 @@
     logits, cache = bridge.run_with_cache(tokens)
     cache["blocks.0.attn.hook_out"]
 
-The loaders by name, TransformerBridge.boot_transformers(), take architectures of TransformerLens itself alone (4.3).
+The loaders by name, TransformerBridge.boot_transformers(), accept only TransformerLens's own architectures (4.3).
 
 Every layer has the hooks hook_in and hook_out of the block ("blocks.0"), of its attention ("blocks.0.attn") and of its MLP
-("blocks.0.mlp"), the model those of the final norm ("ln_final") and of the output layer ("unembed"). Values inside
+("blocks.0.mlp"), the model has the hooks of the final norm ("ln_final") and of the output layer ("unembed"). Values inside
 attention have no hooks there; headroom_torch.observe() shows them.
 """
 

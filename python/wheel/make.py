@@ -70,7 +70,7 @@ def own_torch():
 
 
 def torch_folder(version, place):
-    """The folder of that torch version: this Python's, or one installed below `place`, without CUDA if available."""
+    """Returns the folder of that torch version: this Python's, or one installed below `place`, without CUDA if available."""
     if minor(version) == minor(own_torch()):
         return importlib.metadata.distribution("torch").locate_file("")
     wanted = f"torch=={version}" if version.count(".") > 1 else f"torch=={version}.*"
@@ -92,7 +92,7 @@ def site_packages(python):
 
 
 def environment(place, torch, packages):
-    """The Python of a virtual environment with these packages and those in the folder `torch`."""
+    """Returns the Python of a virtual environment with these packages and the packages in the folder `torch`."""
     python, stamp = place / "bin" / "python", place / "made"
     wanted = f"{torch} {packages}"
     if not stamp.exists() or stamp.read_text() != wanted:
@@ -105,7 +105,7 @@ def environment(place, torch, packages):
 
 
 def source_for(version, place):
-    """A copy of the repository with the licences of bundled packages and the wheel's version."""
+    """Copies the repository with the licences of bundled packages and the wheel's version; returns the copy."""
     source = clean_copy(place)
     licences = source / "licences"
     licences.mkdir()
@@ -123,7 +123,7 @@ def source_for(version, place):
 
 
 def make_sdist(python, source, out):
-    """The archive, and the folder into which it was unpacked."""
+    """Makes the source distribution; returns the archive and the folder into which it was unpacked."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     run(python, "-c", "import sys, scikit_build_core.build as b; b.build_sdist(sys.argv[1])", out, cwd=source,
@@ -137,7 +137,7 @@ def make_sdist(python, source, out):
 
 
 def make_wheel(python, source, place, torch, **defined):
-    """The wheel of `source` with all libraries that it needs but torch's; `defined`: variables of CMake."""
+    """Returns the wheel of `source` with all libraries that it needs except torch's; `defined`: variables of CMake."""
     for folder in ("built", "repaired"):
         shutil.rmtree(place / folder, ignore_errors=True)
     # The compiler cache compares paths relative to the build folder (CCACHE_BASEDIR, as in run.sh). The link gives torch's

@@ -1,4 +1,4 @@
-"""The package's one dependency: torch of the minor version that is installed where it is built."""
+"""Provides the package's only dependency: torch of the minor version that is installed where the package is built."""
 
 from importlib.metadata import version
 
