@@ -35,19 +35,19 @@ usage() {
 usage: ./run.sh COMMAND
 
   demo              the main job on the built-in corpus: a table, and runs/demo/report.html
-  headroom ARGS...  the command line; ./run.sh headroom --help says what there is
-  torchrun ARGS...  several processes: ./run.sh torchrun --standalone --nproc-per-node 2 headroom train ...
+  headroom ARGS...  the command line; ./run.sh headroom --help lists the commands
+  torchrun ARGS...  several ranks: ./run.sh torchrun --standalone --nproc-per-node 2 headroom train ...
   test [ARGS...]    every test; ARGS go to ctest (-R core)
   bench [NAME...]   benchmarks against their baselines
   setup             only set up: system packages, .env/ with torch, build/
   install           set up, and put `headroom` into ~/.local/bin, with completion for bash and zsh
   wheel [TORCH...]  the Python package as wheels for people without a compiler, in dist/: for the torch of .env/, or
                     for each TORCH (2.12 2.11)
-  format [--check]  clang-format over the sources; --check only says what is not in form
+  format [--check]  clang-format over the sources; --check only lists unformatted code
   lint [FILE...]    clang-tidy over FILEs of the repository, or over the rooms without torch
 
 Environment: HEADROOM_TORCH   pip's requirement for torch, with options if need be (torch==2.13.0)
-             HEADROOM_CACHE   prepared data (.cache/headroom in the repository)
+             HEADROOM_CACHE   folder for prepared data (default: .cache/headroom in the repository)
              HEADROOM_PRESET  what to build: release, debug, asan, ci
 USAGE
 }
@@ -61,7 +61,7 @@ die() {
 # Installs Debian packages with apt-get if that needs no password.
 need_packages() {
   if ! command -v dpkg-query >/dev/null; then
-    say "setup: no Debian system, so these are taken for granted: $*"
+    say "setup: not a Debian system; assuming that these are installed: $*"
     return
   fi
   local package missing=()
@@ -119,7 +119,7 @@ install_torch() {
 configure() {
   local cache=$build/CMakeCache.txt
   if [[ -f $cache ]] && ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$here" "$cache"; then
-    say "setup: build/$preset was made for another place; starting afresh"
+    say "setup: build/$preset was configured for another path; rebuilding"
     rm -rf "$build"
   fi
   [[ -f $build/build.ninja ]] && return
@@ -127,7 +127,7 @@ configure() {
   cmake -S "$here" --preset "$preset" --log-level=WARNING >&2 || die "setup: cmake failed (above)"
 }
 
-# build [TARGET...]: one compiler per core, but no more than fit into memory.
+# build [TARGET...]: one compiler per core, but no more than fit in memory.
 build() {
   local cores memory jobs
   cores=$(nproc)
@@ -150,7 +150,7 @@ setup() {
   up_to_date && return
   mkdir -p "$here/build"
   (
-    # One setup at a time; a second one finds the work done.
+    # One setup runs at a time; one that has waited finds everything up to date.
     flock 9
     up_to_date && exit
     need_packages "${system_packages[@]}"
@@ -215,7 +215,7 @@ lint() {
   fi
   local -a units
   mapfile -t units < <(sed "s|.*|$build/unity/&.cc|" "$build/targets_without_torch")
-  [[ -f ${units[0]} ]] || die "lint: preset $preset compiles file by file: take release or ci, or name files"
+  [[ -f ${units[0]} ]] || die "lint: preset $preset compiles file by file; use release or ci, or name files"
   printf '%s\0' "${units[@]}" |
     xargs -0 -P "$(nproc)" -n 1 clang-tidy "${options[@]}" --checks='-bugprone-suspicious-include,-clang-analyzer-*'
 }

@@ -307,7 +307,7 @@ class Block(Layer):
     attention to another sequence.
 
     Sub-modules: `norm_1`, `attention`, `norm_2` and `ffn`, with cross=True also `norm_cross` and `cross`; with
-    output_norms also `norm_1_out`, `norm_2_out` and `norm_cross_out`; without attention or MLP, the sub-modules of that half are missing.
+    output_norms also `norm_1_out`, `norm_2_out` and `norm_cross_out`; without attention or MLP, that half is missing.
     One operator computes all of them; if one has hooks or was replaced, each is called instead, with the same results.
     """
 
