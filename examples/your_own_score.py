@@ -72,4 +72,4 @@ if __name__ == "__main__":
         results.append([y.detach(), *(p.grad for p in layer.parameters())])
     for a, b in zip(*results):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3)
-    print(f"a score of one's own: result and {len(results[0]) - 1} gradients equal the fused operator's")
+    print(f"custom score: result and {len(results[0]) - 1} gradients equal the fused operator's")
