@@ -134,7 +134,7 @@ struct Analyse {
   SeveralModels models;
   std::vector<std::string> what;  // names of analyses; default: all that apply to the model
   std::string text, file;         // default: the run's validation data
-  std::int64_t samples = 0;       // default: that of each analysis
+  std::int64_t samples = 0;       // default: each analysis has its number
   std::optional<std::int64_t> key;
   std::string out;
   bool force = false;  // overwrite an analysis

@@ -62,7 +62,7 @@ ON_MIXED = {  # what each analysis prints, or why it refuses
     "rank": "layer 1: mean rank .*layer 2: .*layer 3: mean rank",
     "induction": "layer 1: best head: .*layer 2: .*layer 3: best head",
     "circuits": "layer 1: largest contribution .*layer 2: .*layer 3: largest contribution",
-    "diversity": "layer 1: principal .*; layer 2: [^;]*$",  # layer 3 has no keys of its own
+    "diversity": "layer 1: principal .*; layer 2: [^;]*$",  # layer 3 shares the keys of layer 2
     "mixture": "layer 1: one key per position.*; layer 2: [^;]*$",
     "composition": WITHOUT_HEADS,
     "importance": WITHOUT_HEADS,

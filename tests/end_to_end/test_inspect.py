@@ -1,4 +1,4 @@
-"""Opens the page of headroom inspect in a browser and compares its figures with those of `analyse`."""
+"""Opens the page of headroom inspect in a browser and compares its figures with the output of `analyse`."""
 
 import json
 import os

@@ -29,7 +29,7 @@ def sentence(draw, n):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Writes one file for each kind of test, in the published format or in that of evaluation suites."""
+    """Writes one file for each kind of test, in the published format or in the format of evaluation suites."""
     folder, draw = tmp_path_factory.mktemp("data"), random.Random(11)
 
     def s(low=2, high=6):

@@ -61,7 +61,7 @@ def config(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_number_of_processes_gives_the_same_parameters(config, tmp_path, kind):
-    """Two ranks have equal shares of the four micro-batches, three unequal ones."""
+    """With two ranks, both compute two of the four micro-batches; with three, one rank computes more."""
     more = [*SHARED, *(word.replace("{folder}", str(config.parent)) for word in KINDS[kind])]
     alone = train_runs.run(config, tmp_path / "1", *more)
     train_runs.check_checksums(tmp_path / "1")

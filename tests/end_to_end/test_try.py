@@ -30,7 +30,7 @@ def test_no_effect_and_a_broken_change_are_discarded_and_recorded(headroom, fold
     assert {pair["base_sha256"] == pair["change_sha256"] for pair in same["pairs"]} == {True}
     broken = ask(headroom, folder, *BROKEN, status=3)
     assert broken["decision"] == "discard" and broken["difference"]["mean"] > 0
-    assert broken["runs"] == 1 and broken["reused"] == 3  # the base's runs are those of the first trial
+    assert broken["runs"] == 1 and broken["reused"] == 3  # the first trial trained the base
     assert broken["changed"][0].startswith("train.learning_rate: ")
     record = [json.loads(line) for line in (folder / "out" / "trials.jsonl").read_text().splitlines()]
     assert [line["decision"] for line in record] == ["discard", "discard"]

@@ -45,7 +45,7 @@ def test_a_part_has_the_loss_of_the_whole(headroom, config, tmp_path, kind):
 
 
 def test_the_learning_curve_reads_the_same_part_at_every_point(headroom, config, tmp_path):
-    """With train.evaluate_every = "auto", the log has the figure of all data beside the curve. The run's config repeats the run."""
+    """With train.evaluate_every = "auto", the log also has a figure for all data. The run's config repeats the run."""
     text = (config.parent / "validation.txt").read_text()
     (tmp_path / "validation.txt").write_text(text * 6)
     headroom("train", config, "--out", tmp_path / "run", "--set", f'data.validation=["{tmp_path}/validation.txt"]', "--set",

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "python" / "wheel"))
 import make  # noqa: E402
 
-# The versions match this Python's, so that all tests use the same ones.
+# The tests in the environment use the versions that the tests of this Python use.
 TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", f"transformers=={importlib.metadata.version('transformers')}"]
 
 

@@ -25,7 +25,7 @@ namespace headroom::cli {
 
 namespace {
 
-// packed values; with base64 and all other content, the page has 20 MB
+// Limits the packed values; with base64 and all other content, the page has up to 20 MB.
 constexpr std::int64_t kMaxPageBytes = 14'000'000;
 constexpr std::int64_t kMaxTextBytes = 16 << 20;
 

@@ -128,7 +128,7 @@ std::vector<EvaluationPass::Stream> EvaluationPass::whole(std::int64_t predictio
   const std::int64_t chunks = ceil_div(predictions, shape.length), warming = shape.warming;
   const std::int64_t most = warming > 0 ? 1 + chunks / (kShare * warming) : chunks;
   const std::int64_t rows = std::clamp<std::int64_t>(std::min(shape.batch, most), 1, std::max<std::int64_t>(chunks, 1));
-  // The first stream needs no warming: it reads `warming` more chunks of its own instead.
+  // The first stream needs no warming and reads `warming` more chunks to predict instead.
   const std::int64_t steps = ceil_div(chunks + (rows - 1) * warming, rows);
   std::vector<Stream> streams;
   for (std::int64_t row = 0; row < rows; ++row) {

@@ -172,7 +172,7 @@ std::span<const std::int64_t> Engine::Parts::next_chunk(const Row& row) const {
   return prompt.subspan(static_cast<std::size_t>(row.read), static_cast<std::size_t>(n));
 }
 
-// Whether a new row's first chunk equals that of a row in `before`, so that the prefix cache may soon hold it.
+// Whether a row in `before` has the same first chunk as a new row, so that the prefix cache may soon hold the chunk.
 bool Engine::Parts::may_find(const Row& row, std::span<Row* const> before) const {
   return options.prefix_cache_tokens > 0 && !row.begun && std::ranges::any_of(before, [&](const Row* one) {
            return std::ranges::equal(next_chunk(row), next_chunk(*one));

@@ -75,8 +75,8 @@ fs::path first_run_in(const fs::path& folder) {
   return first;
 }
 
-// Returns the checkpoints of a run folder in the order in which to try them: the one named by `latest`, then the newest
-// first. A file is returned unchanged. Throws UserError if there are no checkpoints.
+// Returns the checkpoints of a run folder in the order in which to try them: first the checkpoint that `latest` names,
+// then the newest. A file is returned unchanged. Throws UserError if there are no checkpoints.
 std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
   std::error_code error;
   if (!fs::is_directory(run_or_checkpoint, error)) {

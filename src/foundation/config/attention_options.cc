@@ -52,7 +52,7 @@ AttentionOptions AttentionOptions::across_sequences() const {
   auto& dot = across.of<DotOptions>();
   dot.formula = dot.mask = dot.learned = "";  // positions of two sequences are not comparable
   dot.normalise = Normalise::softmax;
-  across.of<OutputGateOptions>().exclusive = false;  // a query has no value of its own in the other sequence
+  across.of<OutputGateOptions>().exclusive = false;  // a query has no value in the other sequence
   return across;
 }
 

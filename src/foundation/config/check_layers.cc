@@ -98,8 +98,8 @@ std::vector<UnusedKey> unused_apart_from_model(Config config) {
   return unused;
 }
 
-// Returns the keys of model.attention and model.mlp that no layer reads, and those of each entry of model.layers that
-// its layers do not read.
+// Returns the keys of model.attention and model.mlp that no layer reads, and the keys of each entry of model.layers
+// that the entry's layers do not read.
 std::vector<UnusedKey> unused_in(const ModelOptions& model) {
   if (model.layers.empty()) {
     return unused_by_one(model);
@@ -212,7 +212,7 @@ bool has_token_formula(const AttentionOptions& a) {
   return std::ranges::any_of(all, &LearnedValue::of_tokens);
 }
 
-// Checks the parts of a layer that has no keys and values of its own.
+// Checks the parts of a layer that uses the keys and values of another layer.
 void check_sharing_parts(const Checker& check, const AttentionOptions& a) {
   constexpr const char* kWhy = "must be {} with share_kv = {}: the layer has no {} of its own";
   check.require(has_plain_keys(a), "share_kv",

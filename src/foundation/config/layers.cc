@@ -50,7 +50,7 @@ const Field& field_of(const Fields& fields, const std::string& key, const std::s
   const Field* const field = fields.root().find(key);
   if (field == nullptr) {
     std::string close = detail::nearest_key(fields.root(), "", key);
-    close.erase(0, close.rfind('.') + 1);  // the table is that of the entry
+    close.erase(0, close.rfind('.') + 1);  // the message names the table already
     user_error("{}{}.{}: unknown key{}", prefix, dotted, key, close.empty() ? "" : ", did you mean " + close + "?");
   }
   return *field;

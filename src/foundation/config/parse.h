@@ -74,7 +74,7 @@ std::int64_t period_of(const ModelOptions& model);  // of model.layers or window
 std::size_t entry_at(const std::vector<LayerOptions>& entries, std::int64_t index);
 bool is_window_pattern(std::string_view text);  // "local:global"
 
-// Returns the options of a model all of whose layers are like those of the entry.
+// Returns the options of a model in which every layer is a layer of this entry.
 ModelOptions of_entry(const ModelOptions& model, std::size_t entry);
 
 // Sets model.layers to a list of tables. Throws UserError "<prefix><dotted>...: ...".

@@ -10,7 +10,7 @@
 //     instead of numbers.
 //     A line: {"points": [[x, y]]; "name", "style", "band": [[x, low, high]] (shaded), "faint" (thin and without a
 //     label, to accompany another line), "raw" (with "faint": the values behind a running mean, which a pointer does
-//     not show), "dots": false (the points are no measurements)}, x ascending
+//     not show), "dots": false (the points are not measurements)}, x ascending
 //   {"chart": "scatter", "title", "x_label", "points"; "lines", "gaps", "bounds"}: labelled points on logarithmic
 //   scales; "bounds": of y, as above
 //     A point: {"name", "at": [x, y], "style"; "label" (instead of the name), "interval": [low, high]}. A line:

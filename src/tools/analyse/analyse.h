@@ -59,7 +59,7 @@ struct AnalyseRequest {
   std::vector<std::string> what = {};  // names of analyses; empty: all that are useful for the model
   TextInput text = {};
   std::string command = {};  // the command line, for the report
-  std::int64_t samples = 0;  // replaces the number of samples of analyses that average over samples; 0: theirs
+  std::int64_t samples = 0;  // replaces the number of samples in analyses that average over samples; 0: unchanged
   std::optional<std::int64_t> key = {};  // composition: position of the key of the pair that is shown
 };
 
@@ -119,7 +119,7 @@ void check_output_folder(const std::filesystem::path& out, bool force);
 
 struct LayerGroup {
   std::vector<std::int64_t> layers;  // their numbers, ascending
-  config::ModelOptions options;      // `attention` is that of the layers, apart from windows and rotary bases
+  config::ModelOptions options;      // `attention`: of these layers, apart from windows and rotary bases
 };
 
 // Returns a single group with the model's own options if the attention layers differ in their windows and rotary bases

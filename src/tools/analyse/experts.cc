@@ -306,8 +306,8 @@ class ExpertsAnalysis : public Analysis {
                 {.title = "load of each expert", .row_names = row_names, .column_label = "expert"}, at::stack(rows))})};
   }
 
-  // Returns the columns of a routing map: every token of a small vocabulary, such as that of ListOps, in byte order, or
-  // the words most specific to each expert.
+  // Returns the columns of a routing map: all tokens of a small vocabulary (as of ListOps) in byte order, or the words
+  // most specific to each expert.
   std::vector<std::int64_t> items_of(const Router& router, const Counts& counts, const TextIndex& texts,
                                      bool all) const {
     std::vector<std::int64_t> items(all ? static_cast<std::size_t>(texts.size()) : 0);

@@ -1,5 +1,5 @@
-// Benchmarks. Each is measured in the same run as its baselines: the reference, PyTorch, the machine's limit. For
-// programs that do not link torch, too.
+// Benchmarks, also for programs that do not link torch. Each is measured in the same run as its baselines: the
+// reference, PyTorch, the machine's limit.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ struct BenchOptions {
   std::int64_t threads = 0;        // 0: all physical cores
   std::string precision = "fp32";  // "fp32" or "bf16"; ignored by benchmarks with a single precision
   std::string device = "cpu";      // an available torch device; memory is reported for the CPU, and by `step` for any
-  // For `profile`, `generation` and `evaluate`; configs: empty: those of the benchmark.
+  // For `profile`, `generation` and `evaluate`. Empty `configs`: the configs of the benchmark.
   std::vector<std::string> configs, set;     // set: "key=value" changes of each config
   std::int64_t batch = 1;                    // generation, evaluate: sequences per batch
   std::int64_t prompt = 1024, tokens = 128;  // generation

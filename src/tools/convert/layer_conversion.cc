@@ -352,7 +352,7 @@ class ExpertStart {
   bool gated_;
 };
 
-// Returns the indices [k] of units far from each other: each next unit is the one least similar to all previous ones.
+// Returns the indices [k] of units far from each other. Each next unit is the least similar to all previous ones.
 at::Tensor far_units(const at::Tensor& unit_features, std::int64_t k) {
   std::vector<std::int64_t> found = {0};
   at::Tensor nearest = at::mv(unit_features, unit_features[0]);

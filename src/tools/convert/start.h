@@ -32,8 +32,8 @@ struct StartRequest {
   std::function<at::Tensor()> covariance;  // of the source tokens; called only for shared keys or a latent
 };
 
-// Writes the layer's starting values into `target` and returns whether the layer then computes what the source's does
-// (up to rounding).
+// Writes the layer's starting values into `target`. Returns whether the layer then computes the same as the source's
+// layer, up to rounding.
 //
 //   as many heads of the same width   all matrices are copied; composed heads start as the identity (no low-rank terms,
 //                                     gates of 0), gates on the head outputs at 1/2 with doubled outputs; sinks start

@@ -290,7 +290,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
     return source;
   }
   config::Config result = source;
-  if (all) {  // the layers that the target names refer to its own settings
+  if (all) {  // the layers that the target names refer to these settings
     result.model.attention = attention_options(from.attention, to.attention);
     result.model.mlp = splits_mlp(from.mlp, to.mlp) ? layers.front().mlp : from.mlp;
   }

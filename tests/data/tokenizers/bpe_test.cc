@@ -283,7 +283,7 @@ TEST_F(BpeTest, FilesNextToVocabularyAndMergesAreRead) {
   EXPECT_HAS(refusal(), "tokenizer_config.json: add_prefix_space is true");
 }
 
-// The ids are those of transformers 5.24, which adds the default tokens of a class after the vocabulary.
+// transformers 5.24 gives the same ids: it adds the default tokens of a class after the vocabulary.
 TEST_F(BpeTest, TokensOfTheClassAreAddedToTokenizerJson) {
   write("tokenizer.json", document().dump());
   const auto size = [&] { return load_tokenizer(folder_)->vocabulary_size(); };

@@ -71,7 +71,7 @@ TEST(BeamSearch, AWideBeamFindsTheGlobalOptimum) {
   for (const double penalty : {0.0, 0.6, 2.0}) {
     const std::vector<Hypothesis> found = beam_search(model, source, {}, search(700, penalty), {});
     for (std::size_t row = 0; row < 2; ++row) {
-      std::vector<double> scores = {-INFINITY};  // the empty target is no candidate
+      std::vector<double> scores = {-INFINITY};  // the empty target is not a candidate
       for (std::size_t i = 1; i < targets.size(); ++i) {
         scores.push_back(log_probabilities[row][i] / std::pow(static_cast<double>(targets[i].size() + 1), penalty));
       }

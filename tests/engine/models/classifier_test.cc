@@ -24,7 +24,7 @@ TEST(Classifier, PaddingChangesOnlyTheLengthOfTheMean) {
   const Classifier model(small(), 1, at::kDouble);
   const at::Tensor tokens = at::tensor({3, 5, 2, 8, 0, 0}, at::kLong).view({1, 6});
   at::Tensor longer = at::cat({tokens, at::zeros({1, 1}, at::kLong)}, 1);
-  // Another row of the batch must not change the result either.
+  // The other rows of a batch do not change the result.
   const at::Tensor pair = at::cat({longer, at::ones({1, 7}, at::kLong)});
   EXPECT_LE(relative_error(model.logits(pair, {}, {})[0], model.logits(longer, {}, {})[0]), 1e-13);
   EXPECT_GT(relative_error(model.logits(longer, {}, {}), model.logits(tokens, {}, {})), 1e-6);  // mean of 7, not 6

@@ -233,7 +233,7 @@ TEST_F(HuggingfaceFolder, NamedPatternsOfWindowsAreReadAndWritten) {
     EXPECT_EQ(export_huggingface(checkpoint, folder_ / "out", "run"), "dcformer");
     EXPECT_EQ(windows_in(import_huggingface(folder_ / "out").checkpoint.config.model), one.windows) << one.type;
   }
-  // model.layers can set the same windows, or windows that have no name.
+  // model.layers can set windows that window_pattern can express, and others.
   Checkpoint checkpoint = read();
   config::ModelOptions& o = checkpoint.config.model;
   o.attention.window_pattern = "1:0";

@@ -39,7 +39,7 @@ TEST(Diversity, OrthogonalHeadsHaveOne) {
   EXPECT_TRUE(std::isnan(diversity({heads[0]})));
 }
 
-// Compares the diversity of heads with experts with that of explicit matrices.
+// The diversity of heads with experts must equal the diversity of their explicit matrices.
 TEST(Diversity, MatchesTheMatrices) {
   std::vector<Circuit> heads = random_circuits(3, /*equal=*/false);
   heads[1].right.push_back(heads[0].right[0].roll(1, 0));

@@ -175,7 +175,7 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotSelected) {
   EXPECT_EQ(half.runs[1].samples.size(), 1u);
 }
 
-// The figures and the test results are those of the checkpoint with the best validation.
+// The figures and the test results belong to the checkpoint with the best validation.
 TEST_F(CompareTest, FiguresAreOfTheBestValidationIfItsParametersAreKept) {
   CompareRequest r = request();
   for (NamedConfig& named : r.configs) {

@@ -126,7 +126,7 @@ TEST(EffectiveSpeedup, IsNotGivenForModelsAtChance) {
               1.0, 1e-12);
 }
 
-// The loss is below that of guessing, but flat: 0.5 after 4 s, and within 2 x 0.003 of that after 1 s.
+// The loss is below a guess's loss, but flat: it is 0.5 after 4 s, and within 2 x 0.003 of 0.5 from 1 s on.
 TEST(EffectiveSpeedup, IsNotGivenIfTheErrorsHideTheTime) {
   const Points flat = {{1.0, 0.504}, {2.0, 0.502}, {4.0, 0.500}}, falls = {{1.0, 0.64}, {2.0, 0.56}, {4.0, 0.500}};
   EXPECT_HAS(

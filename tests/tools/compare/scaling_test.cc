@@ -183,7 +183,7 @@ TEST(Scaling, IntervalMatchesTheSeedsLogarithms) {
   EXPECT_TRUE(saving.includes_one());
 }
 
-// With losses that vary by 0.2% between seeds, like those of small models, 95 of 100 intervals contain the true ratio.
+// Losses vary by 0.2% between seeds, as for small models. 95 of 100 intervals contain the true ratio.
 TEST(Scaling, IntervalHasItsNominalCoverage) {
   constexpr int kTrials = 4000;
   constexpr double kTrue = 1.4;

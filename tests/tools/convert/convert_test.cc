@@ -203,7 +203,7 @@ TEST_F(ConvertTest, ConvertsTheNamedLayersOnly) {
   expect_refused(r, "--layers");
 }
 
-// The heads of layer 1 differ in kind from those of layer 0 in the source, in the target, or in both.
+// Layers 0 and 1 have heads of different kinds in the source, in the target, or in both.
 TEST_F(ConvertTest, LayersMayDiffer) {
   const auto layers = [](const std::string& first, const std::string& second) {
     const auto entry = [](const std::string& projection) {
@@ -385,7 +385,7 @@ TEST_F(ConvertTest, LatentsAndRoutedHeadsStartFromTheSource) {
   train(dense());
   const auto error_of = [&](const std::string& change) {
     ConvertRequest r = request(change);
-    r.fit_steps = 1;  // the reported errors are those of the starting values
+    r.fit_steps = 1;  // the errors of the starting values are reported
     const Conversion made = convert(r);
     double sum = 0.0;
     for (const LayerError& layer : made.layers) {

@@ -86,8 +86,8 @@ TEST(PaperCost, ExpertsInKeysAndQueries) {
   EXPECT_EQ(macs({}), 600 + 4 * 300 + 2 * 2 * 2 * 5 * 3 * 10);
 }
 
-// Returns the attention costs of small_model() with these changes (d = 10, T = S = 5, H = 4, e = 3), minus those of
-// small_model().
+// Expects the attention costs of small_model() with these changes to exceed its own costs by `macs` and `memory`.
+// small_model() has d = 10, T = S = 5, H = 4, e = 3.
 void expect_extra(const std::string& assignments, std::int64_t macs, std::int64_t memory) {
   const PaperCost cost = paper_cost(with(small_model(), assignments)), base = paper_cost(small_model());
   EXPECT_EQ(cost.attention_macs - base.attention_macs, macs) << assignments;

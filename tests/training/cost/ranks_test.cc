@@ -121,8 +121,8 @@ TEST(Ranks, SentAndReceivedBytesMatch) {
 TEST(Ranks, AnAccumulatorIsSentOnce) {
   config::Config config = recipe("switchhead/wt103_47m");
   config.train.accumulate = 16;
-  // With one accumulator per rank, the traffic is that of an all-reduce; with 16 accumulators, gradients take 16 / 2
-  // times as much.
+  // One accumulator per rank causes the traffic of an all-reduce. With 16 accumulators, gradients take 16 / 2 times as
+  // much.
   EXPECT_NEAR(ranks_cost(config, 2).of_all_reduce(), (8.0 + 1.0) / 2.0, 0.001);
   config.train.gradient_accumulators = 2;
   EXPECT_NEAR(ranks_cost(config, 2).of_all_reduce(), 1.0, 0.001);

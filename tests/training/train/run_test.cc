@@ -112,7 +112,7 @@ TEST_F(RunTest, ResumesIdenticallyWhicheverRankWrites) {
   expect_same(rest.history(), whole.history());
 }
 
-// A norm divides values whose squares overflow by infinity, so the loss is finite and equals that of a uniform guess.
+// A norm divides values whose squares overflow by infinity, so the loss is finite: the loss of a uniform guess.
 TEST_F(RunTest, ActivationsThatOverflowAreADivergence) {
   tiny::set(config_, "model.norm=rms model.head_bias=false train.learning_rate=1e7 train.warmup_steps=0");
   config_.train.evaluate_every = 1;  // before a gradient is not finite

@@ -92,7 +92,7 @@ TEST(Step, ATeachersDistributionIsLearnt) {
   EXPECT_NEAR(loss.total().item<double>(), 0.75 * plain + 0.25 * expected + regulariser, 1e-5);
 }
 
-// With only the likeliest tokens, the divergence is that of these tokens and of one class for all others.
+// With only the likeliest tokens, the divergence covers these tokens and one class for all others.
 TEST(Step, ATeachersLikeliestTokensAreLearnt) {
   const config::Config config = without_dropout();
   const models::LanguageModel model(config.model, 3), other(config.model, 4);

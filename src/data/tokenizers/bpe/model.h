@@ -90,8 +90,8 @@ struct NamedToken {
     return token.is_object() && token.contains("content") ? token["content"] : token;
   }
 };
-// Returns the special tokens that special_tokens_map.json and tokenizer_config.json name, in the order in which
-// transformers adds those that the vocabulary lacks. `defaults`: those of keys that neither file has.
+// Returns the special tokens that special_tokens_map.json and tokenizer_config.json name. Tokens that the vocabulary
+// lacks are in the order in which transformers adds them. `defaults`: tokens for keys that neither file has.
 std::vector<NamedToken> named_special_tokens(const std::filesystem::path& folder,
                                              const std::map<std::string, std::string>& defaults = {});
 

@@ -115,7 +115,7 @@ class ModelReader {
     const auto found = ids_.find(token);
     return found == ids_.end() ? -1 : found->second;
   }
-  // Returns the id after those of the vocabulary and the added tokens.
+  // Returns the first id after the vocabulary and the added tokens.
   std::int32_t next_id() const {
     std::int32_t id = static_cast<std::int32_t>(ids_.size());
     for (const AddedToken& token : model_.added) {

@@ -98,8 +98,8 @@ class Keys {
   void activation(const char* key, config::Activation& option, const char* usual);
   // Accepts only this value (null: only a missing key); any other has no equivalent.
   void only(const char* key, const Json& value);
-  // Sets an option that has this value in all models of the architecture. An export detects a model with another value
-  // by reading its own config.json again.
+  // Sets an option that has this value in all models of the architecture. An export reads its config.json again and so
+  // detects a model with another value.
   template <class Option, class Value>
   void always(Option& option, const Value& value) const {
     if (given_ != nullptr) {

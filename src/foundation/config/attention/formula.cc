@@ -213,7 +213,7 @@ void check_formula(const Checker& check, const AttentionOptions& a) {
   check_numbers(check, all, a.computed_heads());
 }
 
-// Operations of one operand. Torch's derivatives of the first read their result, those of the second their operand.
+// Operations of one operand. Torch's derivatives read the result of the first kind and the operand of the second.
 constexpr Op kReadResult[] = {Op::exp, Op::sqrt, Op::tanh, Op::sigmoid, Op::relu};
 constexpr Op kReadOperand[] = {Op::abs, Op::log, Op::log1p, Op::log_sigmoid, Op::softplus, Op::power};
 

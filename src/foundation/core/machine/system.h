@@ -49,8 +49,8 @@ bool interrupted();
 // With true, the next signal of catch_interrupts() ends the process within seconds even if interrupted() is not called:
 // for long work with nothing to save.
 void end_soon_if_interrupted(bool ends);
-// Returns the exit status of a process that a signal ended: 128 plus the number of the first signal caught; 130, that
-// of Ctrl-C, if none was.
+// Returns the exit status of a process that a signal ended: 128 plus the number of the first signal caught. Without
+// one it is 130, the status for Ctrl-C.
 int interrupt_status();
 
 // Returns the folder that contains `recipes/`: $HEADROOM_HOME, or the nearest such folder above the program. Throws

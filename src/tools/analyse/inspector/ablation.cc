@@ -79,7 +79,7 @@ void require_in_model(const Ablation& off, const config::AttentionOptions& a) {
   }
 }
 
-// Returns the routing weights [N, H, K] with those of one head's expert set to 0.
+// Returns the routing weights [N, H, K] with one head's expert set to 0.
 at::Tensor without_expert(at::Tensor weight, const at::Tensor& index, std::int64_t head, std::int64_t expert) {
   at::Tensor hit = index.eq(expert);
   if (index.size(1) > 1) {

@@ -78,7 +78,7 @@ std::string why_flat(const ComparedRun& first, const ComparedRun& run) {
 }
 
 EffectiveSpeedups::Speedup by_curves(const ComparedRun& first, const ComparedRun& run) {
-  std::vector<double> losses, tokens[2], seconds[2];  // of each seed; of the first model and the other one
+  std::vector<double> losses, tokens[2], seconds[2];  // of each seed; [0] first model, [1] `run`
   for (std::size_t seed = 0; seed < std::min(first.trained.size(), run.trained.size()); ++seed) {
     const ComparedRun* const runs[2] = {&first, &run};
     const Curve curves[2] = {curve_of(first.trained[seed]), curve_of(run.trained[seed])};

@@ -60,7 +60,7 @@ struct ComparedRun {
   double step_macs() const { return executed.value("step_macs", 0.0); }  // multiply-accumulates
   double mean_seconds() const;                                           // training time, over the seeds
   double core_share() const;                                             // mean over the seeds; 0: unknown
-  // Training tokens of all seeds divided by their training times, so that ratios agree with those of mean_seconds().
+  // Training tokens of all seeds divided by their training times, so that ratios agree with ratios of mean_seconds().
   double tokens_per_second() const;
   double peak_memory_bytes() const;  // maximum over the seeds
 };
@@ -123,8 +123,8 @@ std::string conditions_of(const std::vector<ComparedRun>& runs);
 // Returns a sentence with what a conclusion about the runs rests on: conditions_of() and the number of seeds.
 std::string basis_of(const std::vector<ComparedRun>& runs);
 
-// Returns sentences on runs whose times other work on the machine has distorted: unequal shares of the cores, and
-// speeds unlike those of their first steps.
+// Returns sentences on runs whose times other work on the machine has distorted: their shares of the cores are
+// unequal, or their speeds differ from the speeds of their first steps.
 std::vector<std::string> load_notes(const std::vector<ComparedRun>& runs);
 
 // Returns "switchhead takes 0.38 times the attention MACs and 1.20 times the training time of dense; no difference in

@@ -51,7 +51,7 @@ struct ScaledModel {
   std::vector<double> seconds = {};                 // training time of each seed; empty: unknown
   std::optional<Saving> saving = {}, speedup = {};  // of compute and of training time; not set for the first family
   std::size_t style = 0;                            // index of its run, whose colour it has in charts
-  // By how much the loss is lower than that of the first family's model of the same rank in compute, in nats, with its
+  // By how much the loss is lower, in nats, than for the first family's model of the same rank in compute, with its
   // interval over the seeds (a single seed: low and high are the mean). Not set for the first family, nor for families
   // with another number of models.
   std::optional<Interval> improvement = {};

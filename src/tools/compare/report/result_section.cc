@@ -13,7 +13,7 @@
 namespace headroom::compare {
 namespace {
 
-// Returns the table without the columns of costs, which have a table of their own.
+// Returns the table without the columns of costs, which are in a separate table.
 Json result_table(const CompareResult& result) {
   Table table = table_of(result);
   for (Column& column : table.columns) {

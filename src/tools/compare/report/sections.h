@@ -15,7 +15,7 @@ namespace headroom::compare {
 using tasks::Better;
 
 enum class Medium { both, terminal, page };
-enum class About { figure, name, cost };  // costs have a block of their own, and on the page a table
+enum class About { figure, name, cost };  // costs have a separate block, and on the page a table
 
 struct Column {
   std::string above, name;  // the heading's two lines; `above` may be empty

@@ -35,8 +35,8 @@ class Runs {
   const TrainedRun& train(const PlannedRun& run, const std::string& title);
   // Returns the run if it has finished or was trained by this object, else null.
   const TrainedRun* find(const PlannedRun& run);
-  // Evaluates a finished run on these files, with the parameters that its figures are of, and stores the result in its
-  // folder; reads it from there if it is of the same data. Throws InterruptedError after Ctrl-C.
+  // Evaluates a finished run on these files, with the parameters of its figures, and stores the result in its folder;
+  // a stored result for the same data is read instead. Throws InterruptedError after Ctrl-C.
   void test(const PlannedRun& run, const std::vector<std::string>& files);
   // Returns the run's headline figure; NaN if find() returns null.
   double headline(const PlannedRun& run);

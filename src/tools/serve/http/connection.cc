@@ -26,7 +26,7 @@ Clock::duration seconds(double count) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
 }
 
-// A chunked body may be longer on the wire than its content, because each chunk has a line of its own.
+// A chunked body may be longer on the wire than its content, because each chunk has an extra line.
 constexpr std::size_t kChunkingFactor = 2, kChunkingBytes = 64 << 10;
 constexpr double kWriteUnit = 1 << 20;  // a client gets write_seconds for this many bytes
 // While others wait for a thread, a client is disconnected after this time without progress.

@@ -81,7 +81,7 @@ class Connection final : public httplib::Stream {
   // does not end in CR LF.
   std::optional<std::string> take_line();
   // Replaces the line before the next chunk by the chunk's size alone, and the trailer fields after the last chunk by
-  // nothing: httplib refuses both, reads signs as part of a size and any line after the data. False if it is no chunk.
+  // nothing: httplib refuses both, reads signs as part of a size and any line after the data. False: not a chunk.
   bool begin_chunk();
 
   const int socket_;

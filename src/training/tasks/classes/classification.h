@@ -76,8 +76,8 @@ models::Batch labelled_batch(const std::vector<std::int32_t>& labels, std::span<
 // weight.
 double mixup_lambda(double alpha, std::uint64_t seed);
 
-// Replaces row b of "images" by lambda * row b + (1 - lambda) * row b - 1; the first row is mixed with the last. Adds
-// "other_label", the labels of the rows mixed in, and "label_share" [B], lambda (models/classifier.h).
+// Mixes every image of "images" with the one before it: row b becomes lambda * row[b] + (1 - lambda) * row[b - 1]; the
+// first row is mixed with the last. Adds "other_label" and "label_share" [B], lambda (models/classifier.h).
 void mix_rows(models::Batch& batch, double lambda, std::size_t threads);
 
 }  // namespace headroom::tasks

@@ -185,7 +185,7 @@ class PairEvaluation : public EvaluationData {
     return run_evaluation(options, {.unit = "pair", .units = std::ssize(order), .end_of = end_of, .evaluate = measure});
   }
 
-  // Returns those of the pairs whose sides both fit the context, sorted by length.
+  // Returns the pairs whose sides both fit the context, sorted by length.
   std::vector<std::int64_t> fitting(const std::vector<std::int64_t>& pairs, std::int64_t context_length) const {
     std::vector<std::int64_t> order;
     std::ranges::copy_if(pairs, std::back_inserter(order),

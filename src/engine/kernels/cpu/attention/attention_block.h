@@ -80,7 +80,7 @@ inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t 
 
 // A block of one head whose columns are divided into runs: a block mask hides the columns between runs.
 struct ScoreBlock {
-  Extent all;  // its columns are those of all runs together
+  Extent all;  // its columns are the columns of all runs
   std::vector<Extent> runs;
 };
 
