@@ -104,8 +104,8 @@ pip_install() {
   printf '%s' "$*" >"$stamp"
 }
 
-# torch's own index has builds without CUDA, a tenth of the size: used if there is no NVIDIA GPU, unless requested
-# otherwise.
+# torch's own index has builds without CUDA, a tenth of the size. They are used if there is no NVIDIA GPU, unless another
+# torch is requested.
 install_torch() {
   local index=https://download.pytorch.org/whl/cpu
   if [[ $torch == torch==2.13.0 && ! -e /dev/nvidiactl ]] &&
@@ -150,7 +150,7 @@ setup() {
   up_to_date && return
   mkdir -p "$here/build"
   (
-    # One setup runs at a time; one that has waited finds everything up to date.
+    # One setup runs at a time; a setup that has waited finds everything up to date.
     flock 9
     up_to_date && exit
     need_packages "${system_packages[@]}"

@@ -17,7 +17,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 
-# torch's libraries need others that the linker would look for in the sysroot.
+# torch's libraries link to others in the same folder; without this, the linker would look for them in the sysroot.
 add_link_options("LINKER:-rpath-link,${HEADROOM_TORCH_DIR}/lib" LINKER:--allow-shlib-undefined)
 set(CMAKE_CROSSCOMPILING_EMULATOR
     qemu-aarch64 -cpu neoverse-n1 -L "${HEADROOM_SYSROOT}"

@@ -10,7 +10,7 @@ find_package(tomlplusplus REQUIRED)
 # even for code that only calls torch. For another CPU architecture, set HEADROOM_TORCH_DIR to the `torch` folder of an
 # unpacked wheel.
 if(NOT DEFINED HEADROOM_PYTHON AND SKBUILD)
-  set(HEADROOM_PYTHON "${Python_EXECUTABLE}")  # pip's
+  set(HEADROOM_PYTHON "${Python_EXECUTABLE}")  # the Python that pip builds for
 elseif(NOT DEFINED HEADROOM_PYTHON)
   set(HEADROOM_PYTHON "${CMAKE_SOURCE_DIR}/.env/bin/python3" CACHE FILEPATH "Python with torch installed")
 endif()

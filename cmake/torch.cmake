@@ -28,7 +28,7 @@ endif()
 target_compile_options(headroom::torch INTERFACE ${OpenMP_CXX_FLAGS})
 target_link_libraries(headroom::torch INTERFACE ${torch_openmp})
 
-# The fmt inside torch's include folder, which would shadow the system's anyway; the room core contains its functions
-# (src/foundation/core/fmt.cc).
+# Uses the fmt inside torch's include folder, which would shadow the system's fmt anyway. The room core contains its
+# functions (src/foundation/core/fmt.cc).
 add_library(headroom::fmt INTERFACE IMPORTED)
 target_include_directories(headroom::fmt INTERFACE "${HEADROOM_TORCH_INCLUDE}")
