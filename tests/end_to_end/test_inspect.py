@@ -212,7 +212,7 @@ def wait_for(window, condition):
 def test_live(trained, composed):
     with Server(trained, composed) as server, browser.Browser() as window:
         window.open(server.url + "/inspect")
-        # A sample that fits the context of 16 bytes; typing replaces it.
+        # The page starts with a sample text that fits the context of 16 bytes; typing replaces the sample.
         wait_for(window, "inspector.page.tokens.join('') === 'The cat sat.'")
         window.evaluate("inspector.drawn()")
         assert window.evaluate("document.activeElement.id") == "typed"

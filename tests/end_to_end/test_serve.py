@@ -174,7 +174,7 @@ def test_tokenizer_routes(server, name):
     assert end == {"routed": "\0", "pieces": "</s>"}[name] and about["chat_template"] is None
     (id,) = server.post("/tokenize", {"model": name, "prompt": end}).json["tokens"]
     assert id == {"routed": 0, "pieces": 2}[name]
-    # Within a longer text it is ordinary text.
+    # Within a longer text, the end token's text is ordinary text.
     assert len(server.post("/tokenize", {"model": "pieces", "prompt": f"a{about['eos_token']}"}).json["tokens"]) > 1
 
 

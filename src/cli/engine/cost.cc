@@ -183,13 +183,13 @@ std::string value_for(const std::string& value, std::size_t i, std::size_t n) {
 }
 
 // The position of each value on the x axis: increasing numbers at their value, other values at equal distances.
-struct Places {
+struct AxisPositions {
   std::vector<double> x;
   std::vector<std::string> names;  // labels, if the values are not numbers
 };
 
-Places places_of(const std::vector<std::string>& values) {
-  Places places;
+AxisPositions places_of(const std::vector<std::string>& values) {
+  AxisPositions places;
   for (const std::string& value : values) {
     const std::optional<double> number = as_number(value);
     if (!number || (!places.x.empty() && *number <= places.x.back())) {
@@ -233,7 +233,7 @@ std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::V
     values.push_back(value_for(value, 0, configs.size()));
     same = same && values.back() == value;
   }
-  const Places places = places_of(values);
+  const AxisPositions places = places_of(values);
   const std::string x_label =
       same ? variation.key
            : fmt::format("{} of {}", last_part(variation.key, '.'), last_part(configs.front().first, '/'));

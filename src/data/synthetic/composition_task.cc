@@ -165,11 +165,11 @@ std::string predicate(Block block, bool negated, const Value& value) {
 }
 
 // An example: the text up to the answer, and the answer.
-struct Example {
+struct WorkedExample {
   std::string text, answer;
 };
 
-Example fact_example(int task, Random& random) {
+WorkedExample fact_example(int task, Random& random) {
   const auto block = static_cast<Block>(task / (kPatterns * kForms));
   const auto pattern = static_cast<Pattern>(task / kForms % kPatterns);
   const int form = task % kForms;
@@ -203,7 +203,7 @@ Example fact_example(int task, Random& random) {
   return {fmt::format("{}Who {} {}?", begin, predicate(block, negated, value), value.answer), person(source)};
 }
 
-Example odd_example(int task, Random& random) {
+WorkedExample odd_example(int task, Random& random) {
   const int kind = (task - kFactTasks) / kForms;
   const bool by_name = (task - kFactTasks) % kForms == 0;
   constexpr Block kOf[] = {object_copy, superclass, city_copy, country, object_copy, capability, opposite, next, next};
@@ -310,7 +310,7 @@ CompositionRow parse_composition_row(std::string_view text, std::string_view whe
 std::string generate_composition_row(int task, Random& random) {
   std::string text = "\n";
   for (int shot = 0; shot < kShots; ++shot) {
-    const Example example = task < kFactTasks ? fact_example(task, random) : odd_example(task, random);
+    const WorkedExample example = task < kFactTasks ? fact_example(task, random) : odd_example(task, random);
     text += shot < kUnscored ? fmt::format("{} {}\n", example.text, example.answer)
                              : fmt::format("{} [ {} ]\n", example.text, example.answer);
   }

@@ -209,7 +209,7 @@ LabelledSequences read(const std::vector<std::string>& patterns, const Reading& 
 namespace {
 
 // The distribution of expressions, and the default split sizes.
-struct Distribution {
+struct TreeShapes {
   std::size_t fewest_symbols = 0, most_symbols = 0;
   int fewest_levels = 1, most_levels = 1;
   std::uint64_t fewest_arguments = 2, most_arguments = 2;
@@ -217,28 +217,28 @@ struct Distribution {
   std::int64_t train = 0, validation = 0;
 };
 
-constexpr Distribution kShort = {.fewest_symbols = 1,
-                                 .most_symbols = 50,
-                                 .fewest_levels = 2,
-                                 .most_levels = 6,
-                                 .fewest_arguments = 2,
-                                 .most_arguments = 5,
-                                 .operators = 0.3,
-                                 .train = 1'000'000,
-                                 .validation = 1000};
-constexpr Distribution kLong = {.fewest_symbols = 500,
-                                .most_symbols = 2000,
-                                .fewest_levels = 1,
-                                .most_levels = 10,
-                                .fewest_arguments = 2,
-                                .most_arguments = 10,
-                                .operators = 0.25,
-                                .train = 96'000,
-                                .validation = 2000};
+constexpr TreeShapes kShort = {.fewest_symbols = 1,
+                               .most_symbols = 50,
+                               .fewest_levels = 2,
+                               .most_levels = 6,
+                               .fewest_arguments = 2,
+                               .most_arguments = 5,
+                               .operators = 0.3,
+                               .train = 1'000'000,
+                               .validation = 1000};
+constexpr TreeShapes kLong = {.fewest_symbols = 500,
+                              .most_symbols = 2000,
+                              .fewest_levels = 1,
+                              .most_levels = 10,
+                              .fewest_arguments = 2,
+                              .most_arguments = 10,
+                              .operators = 0.25,
+                              .train = 96'000,
+                              .validation = 2000};
 
-class Generator {
+class TreeGenerator {
  public:
-  Generator(const Distribution& distribution, std::uint64_t seed) : distribution_(distribution), random_(seed) {}
+  TreeGenerator(const TreeShapes& distribution, std::uint64_t seed) : distribution_(distribution), random_(seed) {}
 
   // Draws a tree; returns false if it is too small or too large.
   bool draw(std::vector<std::uint16_t>& symbols) {
@@ -268,7 +268,7 @@ class Generator {
     return symbols.size() <= distribution_.most_symbols;
   }
 
-  const Distribution& distribution_;
+  const TreeShapes& distribution_;
   Random random_;
   int deepest_ = 0;
 };
@@ -282,10 +282,10 @@ std::uint64_t hash_of(const std::vector<std::uint16_t>& symbols) {
   return hash;
 }
 
-LabelledSequences make(const Distribution& distribution, std::uint64_t seed, std::int64_t count,
+LabelledSequences make(const TreeShapes& distribution, std::uint64_t seed, std::int64_t count,
                        std::unordered_set<std::uint64_t>& seen) {
   constexpr std::int64_t kMostTries = 1'000'000, kOften = 1024, kQuick = 20'000'000;  // about a second's symbols
-  Generator generator(distribution, seed);
+  TreeGenerator generator(distribution, seed);
   std::optional<Progress> progress;
   if (count > kQuick / static_cast<std::int64_t>(distribution.most_symbols)) {
     progress.emplace("listops", count, "example");
@@ -319,7 +319,7 @@ Generated generate(const config::DataOptions& options, bool with_train) {
   if (options.generator != config::Generator::listops && options.generator != config::Generator::listops_long) {
     user_error("data.generator: {} does not generate ListOps", config::name_of(options.generator));
   }
-  const Distribution& distribution = options.generator == config::Generator::listops ? kShort : kLong;
+  const TreeShapes& distribution = options.generator == config::Generator::listops ? kShort : kLong;
   const auto count = [](std::int64_t given, std::int64_t published) { return given > 0 ? given : published; };
   const std::uint64_t seed = mix(static_cast<std::uint64_t>(options.generator_seed), "listops");
   std::unordered_set<std::uint64_t> seen;

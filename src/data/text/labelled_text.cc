@@ -32,9 +32,9 @@ bool is_number(const std::string& column) {
 }
 
 // The index of a column, given as a number or looked up in the header of a file.
-class Column {
+class ColumnIndex {
  public:
-  Column(std::string key, std::string name) : key_(std::move(key)), name_(std::move(name)) {
+  ColumnIndex(std::string key, std::string name) : key_(std::move(key)), name_(std::move(name)) {
     constexpr std::int64_t kMostColumns = 1 << 20;
     if (is_number(name_)) {
       place_ = static_cast<std::size_t>(parse_index(name_, kMostColumns, key_));
@@ -84,7 +84,7 @@ std::int32_t class_of(const std::string& label, const std::vector<std::string>& 
   return static_cast<std::int32_t>(found - classes.begin());
 }
 
-void add_text(const std::string& text, const Column& column, std::int64_t most, Sequences& sequences) {
+void add_text(const std::string& text, const ColumnIndex& column, std::int64_t most, Sequences& sequences) {
   if (text.empty()) {
     user_error("the text ({}) is empty", column.key());
   }
@@ -126,14 +126,14 @@ LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, c
     user_error("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes,
                options.classes.size());
   }
-  Column label("data.label_column", options.label_column), text("data.text_column", options.text_column);
-  Column second("data.second_column", reading.paired ? options.second_column : "1");
+  ColumnIndex label("data.label_column", options.label_column), text("data.text_column", options.text_column);
+  ColumnIndex second("data.second_column", reading.paired ? options.second_column : "1");
   LabelledSequences read;
   std::size_t columns = 0;  // number of columns in the first line of the current file
   RowUse use{.header = {}, .row = {}, .skip_bad_rows = options.skip_bad_rows};
   use.header = [&](const std::vector<std::string>& row) {
     columns = row.size();
-    for (Column* column : {&label, &text, &second}) {
+    for (ColumnIndex* column : {&label, &text, &second}) {
       column->find(row);
     }
     return label.named() || text.named() || second.named();

@@ -22,9 +22,8 @@ namespace headroom::data {
 
 // A safetensors file that suffices for training. Tensors: "tokens" [n], U16 if the vocabulary has at most 65536 ids,
 // else I32; "tokenizer" [bytes] U8, Tokenizer::serialised(); "documents" I64, the first token of each document, absent
-// if the text is a single one. Metadata: format "headroom.tokens.1", tokenizer_name,
-// tokenizer_kind, vocabulary_size, text_bytes, decoded_bytes, unknown_tokens, unknown_bytes, checksum (CRC-32 of the
-// tokens' bytes).
+// if the text is a single document. Metadata: format "headroom.tokens.1", tokenizer_name, tokenizer_kind,
+// vocabulary_size, text_bytes, decoded_bytes, unknown_tokens, unknown_bytes, checksum (CRC-32 of the tokens' bytes).
 class TokenFile {
  public:
   // Maps the file and checks format, dtype and metadata. The file must hold at least one token. Ids are checked against

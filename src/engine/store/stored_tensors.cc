@@ -85,7 +85,7 @@ std::string hex(uLong sum) {
   return fmt::format("{:08x}", sum);
 }
 
-struct Sum {
+struct ShardChecksum {
   std::size_t begin = 0, size = 0;
   uLong crc = 0;
 };
@@ -99,7 +99,7 @@ std::string checksums_of(const std::vector<OwnedBytes>& owned) {
 }
 
 std::string join_checksums(const std::vector<std::string>& parts, const std::map<std::string, std::size_t>& sizes) {
-  std::map<std::string, std::vector<Sum>> all;
+  std::map<std::string, std::vector<ShardChecksum>> all;
   for (const std::string& part : parts) {
     for (const Json& one : parse_json(part, "checksums")) {
       all[one.at(0).get<std::string>()].push_back(
@@ -108,12 +108,12 @@ std::string join_checksums(const std::vector<std::string>& parts, const std::map
   }
   Json sums = Json::object();
   for (const auto& [name, size] : sizes) {
-    std::vector<Sum>& shards = all[name];
-    std::ranges::sort(shards, [](const Sum& a, const Sum& b) { return a.begin < b.begin; });
+    std::vector<ShardChecksum>& shards = all[name];
+    std::ranges::sort(shards, [](const ShardChecksum& a, const ShardChecksum& b) { return a.begin < b.begin; });
     uLong sum = crc32_z(0, nullptr, 0);
     std::size_t end = 0;
     bool once = !shards.empty();
-    for (const Sum& shard : shards) {
+    for (const ShardChecksum& shard : shards) {
       once = once && shard.begin == end;
       sum = crc32_combine(sum, shard.crc, static_cast<z_off_t>(shard.size));
       end += shard.size;

@@ -82,9 +82,8 @@ void check_sequences(const Config& config, const Checker& check) {
                 "\"{}\" needs data.train = [], data.validation = [] and data.generator = \"none\"",
                 name_of(data.synthetic));
   check.require(config.model.memory_length == 0, "synthetic",
-                "\"{}\" has independent rows and needs "
-                "model.memory_length = 0, got {}",
-                name_of(data.synthetic), config.model.memory_length);
+                "\"{}\" has independent rows and needs model.memory_length = 0, got {}", name_of(data.synthetic),
+                config.model.memory_length);
 }
 
 void check_data(const Config& config, Origin origin) {

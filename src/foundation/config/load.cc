@@ -92,7 +92,7 @@ Source find_config(const std::string& path_or_recipe, const fs::path& folder, co
 }
 
 // The values of one config file or row, without inherited values.
-struct Layer {
+struct SourceValues {
   Source source;
   std::vector<toml::table> values;  // the row's sets before its own
   std::string made_for = {};
@@ -165,10 +165,10 @@ Value own_value(const toml::table& values, std::string_view key, const std::stri
 }
 
 // Reads one layer, and sets `next` to the config that it inherits from.
-Layer read_layer(const Source& source, std::optional<Source>& next) {
+SourceValues read_layer(const Source& source, std::optional<Source>& next) {
   toml::table file = read_file(source.path);
   const std::string origin = source.origin();
-  Layer layer{.source = source, .values = {}};
+  SourceValues layer{.source = source, .values = {}};
   const toml::table* const rows = file["rows"].as_table();
   if (rows != nullptr && !source.row) {
     user_error("{}: holds recipes; expected the name of one, such as {}/{}", origin,
@@ -207,13 +207,13 @@ Layer read_layer(const Source& source, std::optional<Source>& next) {
 }
 
 // Returns the inheritance chain of a config, base first.
-std::vector<Layer> read_layers(const Source& first) {
-  std::vector<Layer> layers;
+std::vector<SourceValues> read_layers(const Source& first) {
+  std::vector<SourceValues> layers;
   std::vector<std::string> chain;
   for (std::optional<Source> next = first; next;) {
     const Source source = *next;
     std::error_code ignored;
-    const bool seen = std::ranges::any_of(layers, [&](const Layer& layer) {
+    const bool seen = std::ranges::any_of(layers, [&](const SourceValues& layer) {
       return layer.source.row == source.row && fs::equivalent(layer.source.path, source.path, ignored);
     });
     chain.push_back(Source{source.path.lexically_normal(), source.row}.origin());
@@ -272,7 +272,7 @@ void shorten_warmup(TrainOptions& train, const GivenKeys& given) {
 
 Config read_config(const Source& source, const std::vector<std::string>& overrides) {
   Config config;
-  for (const Layer& layer : read_layers(source)) {
+  for (const SourceValues& layer : read_layers(source)) {
     const fs::path folder = layer.source.row ? fs::path() : fs::absolute(layer.source.path).parent_path();
     for (const toml::table& values : layer.values) {
       detail::read_onto(config, values, layer.source.origin(), folder);

@@ -56,7 +56,7 @@ class Counts {
 };
 
 // Statistics of one router: "layer3.attention.select_in".
-struct Router {
+struct RouterStatistics {
   std::int64_t n_heads = 1, n_experts = 1;
   at::Tensor count, gate_sum;  // [H, E]: tokens routed to each expert, and the sum of their gates
   at::Tensor index;            // [n, H, K]: routed experts whose gates are still to be observed
@@ -101,7 +101,7 @@ class ExpertsAnalysis : public Analysis {
   }
 
   void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& input) override {
-    Router& router = router_of(name, value);
+    RouterStatistics& router = router_of(name, value);
     router.calls += value_of(name) == "index" ? 1 : 0;
     const Indices& read = indices_for(name, router);
     const std::int64_t b = input.tokens.size(0), n = read.token.numel();
@@ -153,8 +153,8 @@ class ExpertsAnalysis : public Analysis {
     return {at::tensor(indices.token, at::kLong), at::tensor(indices.word, at::kLong)};
   }
 
-  Router& router_of(std::string_view name, const at::Tensor& value) {
-    Router& router = routers_[layer_of(name)];
+  RouterStatistics& router_of(std::string_view name, const at::Tensor& value) {
+    RouterStatistics& router = routers_[layer_of(name)];
     if (!router.count.defined()) {
       const config::AttentionOptions& o = options_.attention;
       router.n_heads = value.size(1);
@@ -168,7 +168,7 @@ class ExpertsAnalysis : public Analysis {
   }
 
   // Returns the indices of the sequence being routed. A classifier of pairs encodes its two texts one after the other.
-  const Indices& indices_for(std::string_view name, const Router& router) const {
+  const Indices& indices_for(std::string_view name, const RouterStatistics& router) const {
     if (options_.kind == config::ModelKind::classifier) {
       return router.calls > 1 && target_ ? *target_ : source_;
     }
@@ -178,7 +178,7 @@ class ExpertsAnalysis : public Analysis {
     return source ? source_ : *target_;
   }
 
-  Json metrics_of(const Router& router, const at::Tensor& load) const {
+  Json metrics_of(const RouterStatistics& router, const at::Tensor& load) const {
     Json metrics = Json::object();
     // Divided by log E, so that a balanced load gives 1.
     const double even = std::log(static_cast<double>(std::max<std::int64_t>(router.n_experts, 2)));
@@ -204,7 +204,7 @@ class ExpertsAnalysis : public Analysis {
     return metrics;
   }
 
-  static Json load_of(std::int64_t x, const Router& router, const at::Tensor& load) {
+  static Json load_of(std::int64_t x, const RouterStatistics& router, const at::Tensor& load) {
     const double share = load.view({-1})[x].item<double>();
     return {{"head", x / router.n_experts}, {"expert", x % router.n_experts}, {"share", share}};
   }
@@ -225,7 +225,7 @@ class ExpertsAnalysis : public Analysis {
     return all;
   }
 
-  std::vector<RankedText> most_frequent(const Router& router, std::int64_t x) const {
+  std::vector<RankedText> most_frequent(const RouterStatistics& router, std::int64_t x) const {
     const at::Tensor table = router.tokens.table(vocabulary_.tokens().size());
     if (!table.defined()) {
       return {};
@@ -235,7 +235,7 @@ class ExpertsAnalysis : public Analysis {
   }
 
   // Ranks texts by their pointwise mutual information with the expert, relative to the other experts of its head.
-  std::vector<RankedText> by_information(const Router& router, const Counts& of, const TextIndex& texts,
+  std::vector<RankedText> by_information(const RouterStatistics& router, const Counts& of, const TextIndex& texts,
                                          std::int64_t x) const {
     const at::Tensor table = of.table(texts.size());
     if (!table.defined()) {
@@ -308,7 +308,7 @@ class ExpertsAnalysis : public Analysis {
 
   // Returns the columns of a routing map: all tokens of a small vocabulary (as of ListOps) in byte order, or the words
   // most specific to each expert.
-  std::vector<std::int64_t> items_of(const Router& router, const Counts& counts, const TextIndex& texts,
+  std::vector<std::int64_t> items_of(const RouterStatistics& router, const Counts& counts, const TextIndex& texts,
                                      bool all) const {
     std::vector<std::int64_t> items(all ? static_cast<std::size_t>(texts.size()) : 0);
     std::iota(items.begin(), items.end(), 0);
@@ -383,7 +383,7 @@ class ExpertsAnalysis : public Analysis {
   Indices source_;
   std::optional<Indices> target_;
   std::int64_t n_tokens_ = 0;
-  std::map<std::string, Router> routers_;
+  std::map<std::string, RouterStatistics> routers_;
 };
 
 std::string refuse_without_experts(const config::ModelOptions& options) {

@@ -24,12 +24,12 @@ namespace {
 constexpr double kJointRate = 1e-3;  // learning rate of the joint fit
 
 // Identifies the source and the data of a conversion.
-struct Origin {
+struct SourceAndData {
   std::string source_sha256, data;
 };
 
 void write_result(const ConvertRequest& request, const config::Config& config, const store::Checkpoint& source,
-                  const Conversion& conversion, const Origin& origin, const models::Model& target) {
+                  const Conversion& conversion, const SourceAndData& origin, const models::Model& target) {
   store::Checkpoint checkpoint{
       .config = config, .step = 0, .tokenizer = source.tokenizer, .tensors = {}, .metadata = {}};
   for (const nn::Parameter& parameter : target.parameters().stored()) {

@@ -26,9 +26,9 @@ constexpr int kCurvePoints = 40;     // budgets of the page's curve
 
 using Rows = std::vector<std::vector<HeadsRow>>;
 
-class Search {
+class HeadsSearch {
  public:
-  explicit Search(const HeadsRequest& request) : request_(request), table_(request) {}
+  explicit HeadsSearch(const HeadsRequest& request) : request_(request), table_(request) {}
 
   HeadsResult run() {
     HeadsResult result{.costs = table_.cost_names()};
@@ -79,7 +79,7 @@ class Search {
   HeadsTable table_;
 };
 
-std::vector<double> Search::limits() const {
+std::vector<double> HeadsSearch::limits() const {
   std::vector<double> limits = {limit_of("loss").value_or(std::numeric_limits<double>::infinity())};
   for (std::size_t i = 0; i < table_.cost_names().size(); ++i) {
     const std::optional<double> share = limit_of(table_.cost_names()[i]);
@@ -89,8 +89,8 @@ std::vector<double> Search::limits() const {
   return limits;
 }
 
-std::optional<RowOfLayer> Search::allocated(const Rows& rows, const std::vector<double>& limits,
-                                            std::size_t minimise) const {
+std::optional<RowOfLayer> HeadsSearch::allocated(const Rows& rows, const std::vector<double>& limits,
+                                                 std::size_t minimise) const {
   std::vector<LayerOptions> options;
   for (const std::vector<HeadsRow>& layer : rows) {
     LayerOptions& of = options.emplace_back();
@@ -104,7 +104,7 @@ std::optional<RowOfLayer> Search::allocated(const Rows& rows, const std::vector<
   return allocate(options, limits, minimise);
 }
 
-void Search::refuse_budget() const {
+void HeadsSearch::refuse_budget() const {
   if (std::ranges::all_of(table_.rows(), [](const std::vector<HeadsRow>& rows) { return rows.size() == 1; })) {
     user_error("convert: --heads auto: {} has no layer whose heads may change, a dense one with keys of its own",
                request_.convert.source);
@@ -124,7 +124,7 @@ void Search::refuse_budget() const {
   user_error("convert: --budget: no choice of heads meets all limits; the least possible is {}", least);
 }
 
-RowOfLayer Search::corrected(HeadsResult& result) const {
+RowOfLayer HeadsSearch::corrected(HeadsResult& result) const {
   const std::optional<RowOfLayer> choice = choose(table_.rows());
   if (!choice) {
     refuse_budget();
@@ -145,7 +145,7 @@ RowOfLayer Search::corrected(HeadsResult& result) const {
   return result.corrected ? *again : *choice;
 }
 
-Rows Search::in_context(const RowOfLayer& choice, double measured) const {
+Rows HeadsSearch::in_context(const RowOfLayer& choice, double measured) const {
   Rows rows = table_.rows();
   Progress progress("convert: without each layer", std::ssize(choice), "layer");
   for (std::size_t layer = 0; layer < choice.size(); ++layer) {
@@ -161,7 +161,7 @@ Rows Search::in_context(const RowOfLayer& choice, double measured) const {
   return rows;
 }
 
-HeadsChoice Search::described(const RowOfLayer& choice) const {
+HeadsChoice HeadsSearch::described(const RowOfLayer& choice) const {
   HeadsChoice described;
   described.shares = table_.fixed();
   for (std::size_t layer = 0; layer < choice.size(); ++layer) {
@@ -182,7 +182,7 @@ HeadsChoice Search::described(const RowOfLayer& choice) const {
 }
 
 // Returns the choices in which all layers have the same heads, at least one.
-std::vector<RowOfLayer> Search::uniform_choices() const {
+std::vector<RowOfLayer> HeadsSearch::uniform_choices() const {
   std::vector<RowOfLayer> all;
   for (const HeadsRow& first : table_.rows().front()) {
     RowOfLayer choice;
@@ -198,7 +198,7 @@ std::vector<RowOfLayer> Search::uniform_choices() const {
   return all;
 }
 
-void Search::add_uniform(HeadsResult& result) const {
+void HeadsSearch::add_uniform(HeadsResult& result) const {
   std::optional<RowOfLayer> best;
   for (const RowOfLayer& choice : uniform_choices()) {
     HeadsChoice own = described(choice);
@@ -234,7 +234,7 @@ void Search::add_uniform(HeadsResult& result) const {
   result.uniform_loss = *loss;
 }
 
-void Search::add_curve(HeadsResult& result) const {
+void HeadsSearch::add_curve(HeadsResult& result) const {
   for (int i = 1; i <= kCurvePoints; ++i) {
     std::vector<double> limit(table_.cost_names().size() + 1, std::numeric_limits<double>::infinity());
     limit[1] = table_.totals().front() * i / kCurvePoints - table_.fixed().front();
@@ -260,7 +260,7 @@ HeadsResult choose_heads_by_layer(const HeadsRequest& request) {
   if (!request.convert.out.empty()) {
     require_writable(request.convert.out, "convert: --out");
   }
-  return Search(request).run();
+  return HeadsSearch(request).run();
 }
 
 }  // namespace headroom::convert

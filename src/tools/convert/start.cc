@@ -29,10 +29,10 @@ constexpr double kRouterScale = 0.3;  // relative to a router's usual initialisa
 constexpr double kKeyNoise = 0.1;     // noise between a mixture's keys, relative to the key matrix's deviation
 constexpr double kSink = -10.0;       // a weight of about exp(-10): small, but its gradient is not lost
 
-class Layer {
+class LayerStart {
  public:
   using AttentionOptions = config::AttentionOptions;
-  explicit Layer(const StartRequest& request) : r_(request), from_(request.from), to_(request.to) {}
+  explicit LayerStart(const StartRequest& request) : r_(request), from_(request.from), to_(request.to) {}
 
   bool start() {
     const bool same_heads = keeps_heads() && to_.d_head == from_.d_head;
@@ -444,7 +444,7 @@ at::Tensor find_parameter(const nn::Parameters& in, const std::string& place, st
 
 bool start_layer(const StartRequest& request) {
   const at::NoGradGuard guard;
-  return Layer(request).start();
+  return LayerStart(request).start();
 }
 
 }  // namespace headroom::convert

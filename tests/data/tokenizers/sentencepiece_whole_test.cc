@@ -30,7 +30,7 @@ class Corpus : public sentencepiece::SentenceIterator {
 
 using Settings = std::unordered_map<std::string, std::string>;
 
-// Settings of LLaMA, SentencePiece's defaults and T5; then no dummy prefix, and spaces as suffixes.
+// The settings of LLaMA, SentencePiece's defaults and T5. "plain" has no dummy prefix, "suffix" has spaces as suffixes.
 const std::pair<const char*, Settings> kModels[] = {
     {"llama",
      {{"model_type", "bpe"},

@@ -293,7 +293,7 @@ TEST(Checkpoint, HasPriorsByPositionWhateverThePositions) {
   }
 }
 
-// Rank 0 of two ranks; the other rank sends the same data.
+// A group in which this process is rank 0 of two; rank 1 sends the same data.
 class Twins : public ProcessGroup {
  public:
   Twins() { size_ = 2; }

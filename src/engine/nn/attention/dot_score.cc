@@ -26,9 +26,9 @@ at::Tensor apply(config::TokenFunction function, const at::Tensor& x) {
 
 // Parameters "learned_<name>": [H], or of a table [H or 1, size]; of a token's projection "learned_<name>_w" [d, H or
 // 1] and "learned_<name>_b" [H or 1].
-class FormulaValues {
+class FormulaTensors {
  public:
-  FormulaValues(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build);
+  FormulaTensors(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build);
   bool given() const { return given_; }
   // Returns the token terms of x [B, n, d] before they are summed over tokens, [B, 1, n, F], in at least float32.
   at::Tensor key_features(const at::Tensor& x, const Context& context) const;
@@ -46,7 +46,7 @@ class FormulaValues {
   std::vector<Value> values_;
 };
 
-FormulaValues::FormulaValues(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build)
+FormulaTensors::FormulaTensors(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build)
     : texts_(config::formulas_of(options.of<config::DotOptions>(), options.computed_heads(), options.d_head)),
       normalise_(options.of<config::DotOptions>().normalise == config::Normalise::softmax),
       given_(!texts_.score.empty() || !texts_.mask.empty() || !normalise_) {
@@ -65,7 +65,7 @@ FormulaValues::FormulaValues(const config::AttentionOptions& options, std::int64
   }
 }
 
-at::Tensor FormulaValues::key_features(const at::Tensor& x, const Context& context) const {
+at::Tensor FormulaTensors::key_features(const at::Tensor& x, const Context& context) const {
   std::vector<at::Tensor> all;
   for (const Value& value : values_) {
     if (value.options.of_tokens()) {
@@ -79,7 +79,7 @@ at::Tensor FormulaValues::key_features(const at::Tensor& x, const Context& conte
   return all.empty() ? at::Tensor() : at::cat(all, 2).unsqueeze(1);
 }
 
-void FormulaValues::add_to(ops::AttentionInputs& in, const ScoreCall& call) const {
+void FormulaTensors::add_to(ops::AttentionInputs& in, const ScoreCall& call) const {
   in.formula = {.score = texts_.score, .mask = texts_.mask, .normalise = normalise_, .first_key = call.first_index};
   std::int64_t feature = 0;
   for (const Value& value : values_) {
@@ -140,7 +140,7 @@ class DotScore : public Score {
   double fixed_, dropout_;
   at::Tensor learned_;
   at::Tensor sink_;  // [H]
-  FormulaValues formula_;
+  FormulaTensors formula_;
 };
 
 const Factory<MakeScore> kDotScore("dot", make_part<Score, DotScore>);

@@ -261,7 +261,7 @@ struct SharedOperands {
   }
 };
 
-struct Sequence {
+struct SequenceTensors {
   kernels::AttentionShape shape;
   kernels::AttentionTensors tensors;
   kernels::AttentionResult out;
@@ -280,10 +280,10 @@ kernels::Heads from_row(const at::Tensor& given, std::int64_t begin, SharedOpera
   return heads;
 }
 
-Sequence sequence_of(const AttentionInputs& in, std::int64_t row, SharedOperands& shared) {
+SequenceTensors sequence_of(const AttentionInputs& in, std::int64_t row, SharedOperands& shared) {
   const SequenceKeys& own = in.sequences[static_cast<std::size_t>(row)];
   const std::int64_t heads = shared.q.size(1);
-  Sequence one;
+  SequenceTensors one;
   one.shape = {.batch = 1,
                .heads = heads,
                .kv_heads = own.k.size(1),
@@ -317,7 +317,7 @@ Sequence sequence_of(const AttentionInputs& in, std::int64_t row, SharedOperands
 // query over few keys.
 at::Tensor sequences_run(const AttentionInputs& in) {
   SharedOperands shared(in);
-  std::vector<Sequence> all;
+  std::vector<SequenceTensors> all;
   std::int64_t keys = 0;
   for (std::int64_t row = 0; row < shared.q.size(0); ++row) {
     all.push_back(sequence_of(in, row, shared));
@@ -328,7 +328,7 @@ at::Tensor sequences_run(const AttentionInputs& in) {
   const std::int64_t heads = typical.heads;
   at::parallel_for(0, std::ssize(all) * heads, decode_grain(typical), [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
-      const Sequence& one = all[static_cast<std::size_t>(begin / heads)];
+      const SequenceTensors& one = all[static_cast<std::size_t>(begin / heads)];
       const std::int64_t head = begin % heads, until = std::min(heads, head + end - begin);
       kernels::attention_decode(one.shape, one.tensors, one.out, head, until);
       begin += until - head;

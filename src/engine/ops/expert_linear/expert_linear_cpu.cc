@@ -23,7 +23,7 @@ namespace {
 
 // Assignments sorted by expert. Assignment a = (n, h, k) has index (n * H + h) * K + k, so that the assignments of one
 // input or output row are consecutive: row a / (assignments per row).
-struct Routing {
+struct Sorting {
   std::vector<std::int64_t> begin;       // [X+1], start of each expert's assignments, multiples of the step
   std::vector<std::int64_t> assignment;  // [begin[X]], sorted; padded to the step with kernels::kNoAssignment
   std::vector<std::int64_t> place;       // [A], position of each assignment in the sorted list
@@ -36,7 +36,7 @@ struct Routing {
 };
 
 // Sorts stably and pads each expert's rows to a multiple of `step`. Throws Error on an index outside the bank.
-Routing route(const ExpertLinearInputs& in, std::int64_t step) {
+Sorting route(const ExpertLinearInputs& in, std::int64_t step) {
   const at::Tensor index = in.index.contiguous();
   const std::int64_t n_experts = in.bank.size(0), heads = index.size(1), top_k = index.size(2), total = index.numel();
   const std::int64_t* expert = index.const_data_ptr<std::int64_t>();
@@ -47,7 +47,7 @@ Routing route(const ExpertLinearInputs& in, std::int64_t step) {
     }
     ++next[expert[a]];
   }
-  Routing routing;
+  Sorting routing;
   routing.per_input_row = in.input.dim() == 3 ? top_k : heads * top_k;
   routing.per_output_row = in.sum_heads ? heads * top_k : top_k;
   routing.begin.push_back(0);
@@ -78,7 +78,7 @@ constexpr std::int64_t kBlockRows = 64;      // rows multiplied together
 constexpr std::int64_t kOuterColumns = 256;  // columns of a matrix gradient's wider side in one task
 constexpr std::int64_t kGrain = 64;          // minimum number of rows per thread in combine_rows()
 
-struct Block {
+struct RowBlock {
   std::int64_t matrix, begin, rows;
 };
 
@@ -87,8 +87,8 @@ std::int64_t step_for(const ExpertLinearInputs& in) {
   return in.index.numel() < kStep * in.bank.size(0) / 4 && !ManyRows::active() ? 1 : kStep;
 }
 
-std::vector<Block> blocks_of(const Routing& routing) {
-  std::vector<Block> blocks;
+std::vector<RowBlock> blocks_of(const Sorting& routing) {
+  std::vector<RowBlock> blocks;
   for (std::int64_t x = 0; x + 1 < static_cast<std::int64_t>(routing.begin.size()); ++x) {
     for (std::int64_t at = routing.begin[x]; at < routing.begin[x + 1]; at += kBlockRows) {
       blocks.push_back({x, at, std::min(kBlockRows, routing.begin[x + 1] - at)});
@@ -127,7 +127,7 @@ void for_each_product(std::int64_t n, const Body& body) {
 
 // The experts' matrices as right operands: row-major on the decode path and in float32, packed pairs in bfloat16.
 template <class T>
-struct Operands {
+struct PackedBank {
   at::Tensor data;  // [X, ...]
   std::int64_t k, n;
   bool unpacked;
@@ -148,7 +148,7 @@ void for_each_matrix(const at::Tensor& bank, const Body& body) {
 
 // `transposed`: each matrix is transposed.
 template <class T>
-Operands<T> operands(const at::Tensor& bank, bool transposed, bool unpacked) {
+PackedBank<T> operands(const at::Tensor& bank, bool transposed, bool unpacked) {
   const std::int64_t rows = bank.size(1), columns = bank.size(2);
   const std::int64_t k = transposed ? columns : rows, n = transposed ? rows : columns;
   constexpr bool kPaired = std::is_same_v<T, kernels::BFloat16>;
@@ -156,7 +156,7 @@ Operands<T> operands(const at::Tensor& bank, bool transposed, bool unpacked) {
     return {transposed ? bank.transpose(1, 2).contiguous() : bank, k, n, unpacked};
   }
   const std::int64_t size = (kPaired ? kernels::padded_depth(k) : k) * n;
-  Operands<T> result{at::empty({bank.size(0), size}, bank.options()), k, n, unpacked};
+  PackedBank<T> result{at::empty({bank.size(0), size}, bank.options()), k, n, unpacked};
   const T* from = bank.const_data_ptr<T>();
   T* to = result.data.template mutable_data_ptr<T>();
   for_each_matrix(bank, [&](std::int64_t x) {
@@ -174,13 +174,13 @@ Operands<T> operands(const at::Tensor& bank, bool transposed, bool unpacked) {
 
 // Multiplies each assignment's row by its expert's matrix, in routing order: [routing.rows(), n], rounded to T.
 template <class T>
-at::Tensor sorted_products(const kernels::RoutedRows<T>& rows, const Operands<T>& matrices, const Routing& routing) {
+at::Tensor sorted_products(const kernels::RoutedRows<T>& rows, const PackedBank<T>& matrices, const Sorting& routing) {
   const std::int64_t n = matrices.n;
   at::Tensor result = at::empty({routing.rows(), n}, matrices.data.options());
   T* to = result.mutable_data_ptr<T>();
-  const std::vector<Block> blocks = blocks_of(routing);
+  const std::vector<RowBlock> blocks = blocks_of(routing);
   for_each_product(static_cast<std::int64_t>(blocks.size()), [&](std::int64_t task, kernels::GroupedWorkspace& work) {
-    const Block& block = blocks[task];
+    const RowBlock& block = blocks[task];
     const kernels::Assignments assignments{&routing.assignment[block.begin], block.rows};
     if (matrices.unpacked) {
       kernels::grouped_gemv(rows, assignments, matrices.of(block.matrix), to + block.begin * n, work);
@@ -194,7 +194,7 @@ at::Tensor sorted_products(const kernels::RoutedRows<T>& rows, const Operands<T>
 // Gradients of the matrices. A task computes some columns of a matrix's wider side, summing its assignments in order.
 template <class T>
 at::Tensor bank_gradient(const at::Tensor& rows, const at::Tensor& grad, const at::Tensor& bank,
-                         const Routing& routing) {
+                         const Sorting& routing) {
   const std::int64_t d_in = bank.size(1), d_out = bank.size(2);
   const bool transposed = d_in > d_out;  // output gradient on the left, sum stored transposed
   const std::int64_t wide = std::max(d_in, d_out), tiles = ceil_div(wide, kOuterColumns);
@@ -226,7 +226,7 @@ at::Tensor bank_gradient(const at::Tensor& rows, const at::Tensor& grad, const a
 template <class T>
 at::Tensor forward(const ExpertLinearInputs& in, bool batch_invariant) {
   const std::int64_t step = batch_invariant ? 1 : step_for(in);
-  const Routing routing = route(in, step);
+  const Sorting routing = route(in, step);
   const at::Tensor rows = as_rows(in.input), bank = in.bank.contiguous();
   const std::int64_t n = in.index.size(0), heads = in.index.size(1), d_out = bank.size(2);
   const std::int64_t per_row = routing.per_output_row;
@@ -250,7 +250,7 @@ at::Tensor forward(const ExpertLinearInputs& in, bool batch_invariant) {
 template <class T>
 ExpertGradients backward(const at::Tensor& grad_in, const ExpertLinearInputs& in) {
   const std::int64_t step = step_for(in);
-  const Routing routing = route(in, step);
+  const Sorting routing = route(in, step);
   const at::Tensor rows = as_rows(in.input), grad = as_rows(grad_in), bank = in.bank.contiguous();
   const std::int64_t d_in = bank.size(1), per_row = routing.per_input_row;
   ExpertGradients result;

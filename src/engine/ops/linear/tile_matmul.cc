@@ -63,7 +63,7 @@ class Operand {
 };
 
 // A rectangle of the result.
-struct Task {
+struct TileTask {
   std::int64_t row, rows, column, columns;
 };
 
@@ -79,7 +79,7 @@ struct Grid {
     row_parts = ceil_div(m, rows);
   }
   std::int64_t tasks() const { return row_parts * column_parts; }
-  Task operator[](std::int64_t i) const {
+  TileTask operator[](std::int64_t i) const {
     const std::int64_t row = i / column_parts * rows, column = i % column_parts * kColumns;
     return {row, std::min(rows, m - row), column, std::min(kColumns, n - column)};
   }
@@ -97,7 +97,7 @@ struct Product {
   const float* bias;
   kernels::Strided<float> c;
 
-  void compute(const Task& task, Blocks& blocks) const {
+  void compute(const TileTask& task, Blocks& blocks) const {
     float* corner = c.data + task.row * c.stride + task.column;
     for (std::int64_t r = 0; bias != nullptr && r < task.rows; ++r) {
       std::copy_n(bias + task.column, task.columns, corner + r * c.stride);

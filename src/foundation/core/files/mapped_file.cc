@@ -20,16 +20,16 @@ namespace {
 
 // The mappings of this process, for the signal handler, which may neither lock nor allocate. A mapping that finds no
 // free slot is not reported.
-struct Mapping {
+struct MappedRange {
   std::atomic<const std::byte*> begin = nullptr;  // null: the slot is free
   std::atomic<std::size_t> size = 0;
   std::array<char, 512> path = {};
 };
-std::array<Mapping, 64> mappings;
+std::array<MappedRange, 64> mappings;
 
 void register_mapping(const std::byte* begin, std::size_t size, const std::filesystem::path& path) {
   const std::string name = path.string();
-  for (Mapping& mapping : mappings) {
+  for (MappedRange& mapping : mappings) {
     std::size_t free = 0;
     if (mapping.size.compare_exchange_strong(free, size)) {
       const std::size_t length = std::min(name.size(), mapping.path.size() - 1);
@@ -42,7 +42,7 @@ void register_mapping(const std::byte* begin, std::size_t size, const std::files
 }
 
 void unregister_mapping(const std::byte* begin) {
-  for (Mapping& mapping : mappings) {
+  for (MappedRange& mapping : mappings) {
     if (mapping.begin == begin) {
       mapping.begin = nullptr;
       mapping.size = 0;
@@ -57,7 +57,7 @@ void write_error(std::string_view text) {
 
 extern "C" void report_truncated_file(int number, siginfo_t* info, void* /*context*/) {
   const auto* const address = static_cast<const std::byte*>(info->si_addr);
-  for (const Mapping& mapping : mappings) {
+  for (const MappedRange& mapping : mappings) {
     const std::byte* const begin = mapping.begin;
     if (begin != nullptr && begin <= address && address < begin + mapping.size) {
       write_error(::isatty(STDERR_FILENO) != 0 ? "\nheadroom: " : "headroom: ");

@@ -84,7 +84,7 @@ at::Tensor sum_of(const Attribution& a);
 at::Tensor residual_of(const Attribution& a);
 
 // Maps `direction` [T, d] back through the output matrices and the gate: [H, T, O, w]. The size of a contribution is
-// the dot product of this with its value, times its weight.
+// the dot product of the result with the contribution's value, times its weight.
 at::Tensor readout(const Attribution& a, const at::Tensor& direction);
 // Returns the signed sizes of the contributions to queries begin .. begin + count, [H, count, S, V, O]. In exclusive
 // layers, the direction of a query token's own value is held constant.

@@ -15,13 +15,13 @@
 namespace headroom::compare {
 namespace {
 
-struct Cost {
+struct ComparedCost {
   const char* name;
   double own, other;
 };
 
 // Returns the costs; costs that do not depend on the machine come first.
-std::vector<Cost> costs_of(const ComparedRun& run, const ComparedRun& other) {
+std::vector<ComparedCost> costs_of(const ComparedRun& run, const ComparedRun& other) {
   const auto number = [](std::int64_t count) { return static_cast<double>(count); };
   return {{"attention MACs", number(run.attention_macs), number(other.attention_macs)},
           {"attention memory", number(run.attention_memory), number(other.attention_memory)},
@@ -114,7 +114,7 @@ std::string basis_of(const std::vector<ComparedRun>& runs) {
 std::string cost_comparison(const ComparedRun& run, const ComparedRun& other) {
   constexpr double kSame = 0.005;  // relative difference in cost that is too small to report
   std::vector<std::string> ratios, same;
-  for (const Cost& cost : costs_of(run, other)) {
+  for (const ComparedCost& cost : costs_of(run, other)) {
     const double ratio = cost.own / cost.other;
     if (std::isfinite(ratio) && std::abs(ratio - 1.0) < kSame) {
       same.emplace_back(cost.name);

@@ -243,10 +243,10 @@ Json improvement_figure(const Scaling& scaling) {
       }
     }
   }
-  return intervals_figure("Improvement by size",
-                          "by how many nats the validation loss is lower than that of the first family's model of the "
-                          "same rank in compute",
-                          std::move(rows));
+  return intervals_figure(
+      "Improvement by size",
+      "by how many nats the validation loss is lower than that of the first family's model of the same rank in compute",
+      std::move(rows));
 }
 
 Table scaling_table(const Scaling& scaling) {

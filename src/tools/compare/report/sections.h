@@ -78,8 +78,8 @@ std::string label_of(const ComparedRun& run);
 // Reads a run folder. Throws UserError if it is not a run folder, or if nothing has been logged yet.
 ComparedRun load_run(const std::filesystem::path& folder);
 
-// Returns "bounds" of a chart of the figure, whose axis is linear if it has bounds; null: logarithmic, as scale_of()
-// says.
+// Returns "bounds" of a chart of the figure, if the figure has bounds and so a linear axis; otherwise null.
+// scale_of() returns "; logarithmic" for a figure without bounds, otherwise "".
 Json bounds_of(const tasks::FigureKind& kind);
 const char* scale_of(const tasks::FigureKind& kind);
 

@@ -228,7 +228,7 @@ void tune(Side& side, Trainer& trainer) {
   }
 }
 
-// Returns the data of both sides.
+// Checks the request. Returns the data, which both sides share.
 train::RunData check_request(const TrialRequest& request, const tasks::Task& task) {
   if (request.test.pairs < 2) {
     user_error("try: --pairs: must be at least 2, got {}", request.test.pairs);

@@ -25,7 +25,7 @@ struct PaperFigure {
 };
 
 // Returns the figures in the tables of `paper`, computed for the shipped recipes.
-//   switchhead  SwitchHead draft, Tables 2, 3, 5 (the same figures in SwitchHead)
+//   switchhead  SwitchHead draft, Tables 2, 3, 5 (the published paper has the same figures)
 //   moa         Tables 1 to 3, Eq. 18-20
 //   dcmha       Tables 2, 3, 6 to 8, 10
 //   mgk         App. B, the size of a language model, Table 6

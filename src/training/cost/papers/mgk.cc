@@ -10,7 +10,7 @@ using namespace config;
 namespace {
 
 // Sizes of an attention layer in the notation of appendix B. Defaults: the small language models.
-struct Layer {
+struct LayerSizes {
   std::int64_t n = 256, d_x = 128, d = 16, h = 8;
 };
 
@@ -21,7 +21,7 @@ Exact operations(Exact rows, std::int64_t inner, Exact columns) {
 
 // Returns the operations of appendix B, summed over its matrix multiplications: `heads` heads with `keys` keys per
 // position, whose scores are summed, and H D output channels, as in the softmax baseline.
-Exact attention_operations(const Layer& z, std::int64_t heads, std::int64_t keys) {
+Exact attention_operations(const LayerSizes& z, std::int64_t heads, std::int64_t keys) {
   const Exact projections = operations(z.n, z.d_x, z.d) * (keys + 2);
   const Exact scores = operations(z.n, z.d, z.n) * keys + Exact(z.n) * z.n * (keys - 1);
   const Exact values = operations(z.n, z.n, z.d);
@@ -29,7 +29,7 @@ Exact attention_operations(const Layer& z, std::int64_t heads, std::int64_t keys
 }
 
 void add_appendix(Figures& figures) {
-  const Layer z;
+  const LayerSizes z;
   const auto [n, d_x, d, h] = z;
   const auto printed = [](std::int64_t value) { return fmt::format("{}", value); };
   const std::string sizes = fmt::format("N={} Dx={} D={} H={}", n, d_x, d, h);

@@ -8,7 +8,7 @@ namespace headroom::cost::detail {
 
 namespace {
 
-struct Row {
+struct TableRow {
   const char* name = nullptr;
   const char* recipe = nullptr;
   const char* macs = nullptr;
@@ -16,7 +16,7 @@ struct Row {
 };
 
 // SwitchHead draft, Tables 2, 3 and 5.
-constexpr Row kSwitchHead[] = {
+constexpr TableRow kSwitchHead[] = {
     {"Transformer-XL 47M H=10", "switchhead/wt103_47m_dense_h10", "453.4M", "3.5M"},
     {"Transformer-XL 47M H=2", "switchhead/wt103_47m_dense_h2", "453.4M", "1.4M"},
     {"SwitchHead 47M H=2 k=2", "switchhead/wt103_47m", "170.4M", "0.8M"},
@@ -69,7 +69,7 @@ std::string by_equation(const config::ModelOptions& m) {
 
 Figures switchhead_figures() {
   Figures figures;
-  for (const Row& row : kSwitchHead) {
+  for (const TableRow& row : kSwitchHead) {
     const config::ModelOptions model = model_of(row.recipe);
     const PaperCost cost = paper_cost(model);
     figures.push_back(because(count(row.name, "attention_macs", row.macs, cost.attention_macs), by_equation(model)));

@@ -6,8 +6,8 @@ namespace headroom::kernels {
 namespace {
 
 // One thread's packed operands and block of scores, both of one head.
-struct Block {
-  Block(const AttentionShape& s, const MixtureTensors& in)
+struct PackedBlock {
+  PackedBlock(const AttentionShape& s, const MixtureTensors& in)
       : components(static_cast<std::int64_t>(in.factor.size())),
         products(static_cast<std::int64_t>(in.keys.size())),
         width(kernels::key_width(s)),
@@ -57,7 +57,7 @@ struct MixtureWorkspace {
         keys(s.bf16, block.products, block.width, row_width(s.d_head)),
         d_values(s.d_value * block.width),
         d_keys(block.products * s.d_head * block.width) {}
-  Block block;
+  PackedBlock block;
   Buffer p, d_p;            // [rows, columns]
   PackedOperands values;    // [w, width]
   PackedOperands keys;      // [P, width, e padded]
@@ -84,7 +84,7 @@ struct MixtureWorkspace {
 
 void block_backward(const AttentionShape& s, const MixtureTensors& in, const AttentionGradients& out, const Extent& e,
                     MixtureWorkspace& w) {
-  Block& block = w.block;
+  PackedBlock& block = w.block;
   const std::int64_t task = block.b * s.heads + block.h, size = s.d_head * block.width;
   const Rows d_o = out.d_o.rows(block.b, block.h, e.row), o = out.o.rows(block.b, block.h, e.row);
   float deltas[kBlockRows];
@@ -122,7 +122,7 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Att
 
 void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in, const AttentionResult& out,
                                std::int64_t begin, std::int64_t end) {
-  Block block(s, in);
+  PackedBlock block(s, in);
   PackedOperands values(s.bf16, 1, padded(s.keys), row_width(s.d_value));
   Buffer staging;
   for (std::int64_t task = begin; task < end; ++task) {

@@ -19,7 +19,7 @@ namespace headroom::kernels::HWY_NAMESPACE {
 
 // Computes s_r for a SIMD vector of keys. Components = 0: known only at run time.
 template <int Components, bool Maximum>
-struct Scores {
+struct ComponentScores {
   static constexpr int kRoom = Components > 0 ? Components : kMostComponents;
   static constexpr bool kMaximum = Maximum;
   const ScoreRow& row;
@@ -196,41 +196,41 @@ HWY_INLINE void ContentBackOf(const ScoreRow row, const MixtureRow mixture, cons
 
 float MixtureExp(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to) {
   if (mixture.maximum) {
-    return ExpOf<Scores<0, true>>(row, mixture, most, to);
+    return ExpOf<ComponentScores<0, true>>(row, mixture, most, to);
   }
-  return mixture.components == 2 ? ExpOf<Scores<2, false>>(row, mixture, most, to)
-                                 : ExpOf<Scores<0, false>>(row, mixture, most, to);
+  return mixture.components == 2 ? ExpOf<ComponentScores<2, false>>(row, mixture, most, to)
+                                 : ExpOf<ComponentScores<0, false>>(row, mixture, most, to);
 }
 
 void MixtureBackward(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back, float* d_product,
                      float* p) {
   if (mixture.maximum) {
-    BackOf<Scores<0, true>>(row, mixture, back, d_product, p);
+    BackOf<ComponentScores<0, true>>(row, mixture, back, d_product, p);
   } else if (mixture.components == 2) {
-    BackOf<Scores<2, false>>(row, mixture, back, d_product, p);
+    BackOf<ComponentScores<2, false>>(row, mixture, back, d_product, p);
   } else {
-    BackOf<Scores<0, false>>(row, mixture, back, d_product, p);
+    BackOf<ComponentScores<0, false>>(row, mixture, back, d_product, p);
   }
 }
 
 void MixtureContent(const ScoreRow& row, const MixtureRow& mixture, float* to) {
   if (mixture.maximum) {
-    ContentOf<Scores<0, true>>(row, mixture, to);
+    ContentOf<ComponentScores<0, true>>(row, mixture, to);
   } else if (mixture.components == 2) {
-    ContentOf<Scores<2, false>>(row, mixture, to);
+    ContentOf<ComponentScores<2, false>>(row, mixture, to);
   } else {
-    ContentOf<Scores<0, false>>(row, mixture, to);
+    ContentOf<ComponentScores<0, false>>(row, mixture, to);
   }
 }
 
 void MixtureContentBackward(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
                             float* d_product) {
   if (mixture.maximum) {
-    ContentBackOf<Scores<0, true>>(row, mixture, back, d_product);
+    ContentBackOf<ComponentScores<0, true>>(row, mixture, back, d_product);
   } else if (mixture.components == 2) {
-    ContentBackOf<Scores<2, false>>(row, mixture, back, d_product);
+    ContentBackOf<ComponentScores<2, false>>(row, mixture, back, d_product);
   } else {
-    ContentBackOf<Scores<0, false>>(row, mixture, back, d_product);
+    ContentBackOf<ComponentScores<0, false>>(row, mixture, back, d_product);
   }
 }
 
