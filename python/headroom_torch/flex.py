@@ -26,6 +26,7 @@ _COMPARISONS = {"lt": "{} < {}", "less": "{} < {}", "le": "{} <= {}", "less_equa
 _LOGICAL = {"logical_and": "{} and {}", "bitwise_and": "{} and {}", "and": "{} and {}", "logical_or": "{} or {}",
             "bitwise_or": "{} or {}", "or": "{} or {}", "logical_xor": "xor", "bitwise_xor": "xor", "xor": "xor"}
 _NOT = ("logical_not", "bitwise_not", "invert")
+_BITWISE = ("and", "or", "xor", "not", "invert")  # with or without "bitwise_"; logical ones only of truth values
 _FRACTIONAL = ("exp", "log", "log1p", "sqrt", "tanh", "sigmoid", "logsigmoid", "log_sigmoid", "rsqrt", "reciprocal",
                "div", "divide", "true_divide", "truediv")
 
@@ -151,12 +152,20 @@ class _Trace:
         x = self.value(x)
         return x.text if x.boolean else self.emit(f"{x.text} != 0", boolean=True).text
 
+    def exact(self, tensor):
+        """Returns a captured tensor in the formula's dtype. Refuses integers that would be rounded, such as large ids."""
+        numbers = tensor.to(self.dtype)
+        checked = not (tensor.dtype.is_floating_point or torch.compiler.is_compiling())
+        if checked and not torch.equal(numbers.to(tensor.dtype), tensor):
+            self.refuse(f"a captured tensor with integers that {str(self.dtype)[6:]} cannot represent", "use smaller ones")
+        return numbers
+
     def load(self, table, index, dtype):
         """Returns element `index` of a table [B or 1, H or 1, size]."""
         key = (table.data_ptr(), tuple(table.shape), table.stride(), table._version)
         if key not in self.known:
             self.known[key] = (len(self.tables), table)
-            self.tables.append(table.to(self.dtype))
+            self.tables.append(self.exact(table))
         text = f"table{self.known[key][0]}[{index}]"
         if dtype == torch.bool:
             return self.emit(f"{text} != 0", boolean=True)
@@ -180,7 +189,7 @@ class _Trace:
             key = (tensor.data_ptr(), tensor.stride(), tensor._version)
             if key not in self.known:
                 self.known[key] = (len(self.learned), tensor)
-                self.learned.append(tensor.to(self.dtype))
+                self.learned.append(self.exact(tensor))
             return _Value(self, f"learned{self.known[key][0]}", integer=not tensor.dtype.is_floating_point)
         place = "0"
         for axis in rest:
@@ -229,6 +238,8 @@ class _Trace:
         return self.emit(text if max is None else f"min({text}, {self.number(max)})", integer=integer)
 
     def elementwise(self, name, args, integer):
+        if name.removeprefix("bitwise_") in _BITWISE and not all(self.value(x).boolean for x in args):
+            self.refuse(f"the bitwise operation {name} on numbers", "use comparisons, // and %")
         if name in _UNARY and len(args) == 1:
             return self.emit(_UNARY[name].format(self.number(args[0])), integer=integer)
         if name == "softplus" and len(args) == 1:
@@ -268,9 +279,10 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor, score_mod: Optiona
     scale: 1/sqrt(e) if not given. return_lse: also returns the logarithm of the softmax's denominators [B, H, T], without a
     derivative.
 
-    The functions are traced once per call with +, -, *, /, //, %, comparisons, &, |, ~, torch.where, minimum, maximum, clamp,
-    abs, exp, log, log1p, sqrt, square, tanh, sigmoid, relu, logsigmoid, softplus and powers with a constant. Captured tensors may be
-    indexed by b, h and integer expressions of h, i and j, and have gradients; an index outside a tensor is clamped to it.
+    The functions are traced once per call with +, -, *, /, //, %, comparisons, &, |, ^ and ~ of truth values, torch.where,
+    minimum, maximum, clamp, abs, exp, log, log1p, sqrt, square, tanh, sigmoid, relu, logsigmoid, softplus and powers with a
+    constant. Captured tensors may be indexed by b, h and integer expressions of h, i and j, and have gradients; an index outside
+    a tensor is clamped to it. Their integers must be exact in float32, or in float64 for a float64 query.
     Anything else raises ValueError with the operation and its line.
     """
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:

@@ -136,14 +136,17 @@ def test_flex_attention_takes_grouped_keys_block_masks_and_returns_the_denominat
 
 def test_what_cannot_be_traced_is_refused_with_its_line():
     q = torch.zeros(B, H, T, E)
-    table = torch.zeros(H, 3)
+    table, large = torch.zeros(H, 3), torch.arange(2**24, 2**24 + T)
     for function, sentence in [
             (lambda s, b, h, i, j: torch.sin(s), "the operation sin is not supported"),
             (lambda s, b, h, i, j: s if i > j else 2 * s, "a branch on a value of a pair"),
             (lambda s, b, h, i, j: s + b, "arithmetic with the batch index"),
             (lambda s, b, h, i, j: s + table[h], "an index that leaves more than one element"),
             (lambda s, b, h, i, j: s + table, "that is not indexed"),
-            (lambda s, b, h, i, j: s * float(i), "to a Python number")]:
+            (lambda s, b, h, i, j: s * float(i), "to a Python number"),
+            (lambda s, b, h, i, j: s + ((i - j) & 1), "the bitwise operation and on numbers"),
+            (lambda s, b, h, i, j: s + ~torch.bitwise_xor(i, j), "the bitwise operation bitwise_xor on numbers"),
+            (lambda s, b, h, i, j: s + (large[i] == large[j]), "integers that float32 cannot represent")]:
         line = function.__code__.co_firstlineno
         assert_refused(lambda: hf.flex_attention(q, q, q, function), f"{sentence}.*test_formula.py, line {line}")
     assert_refused(lambda: hf.flex_attention(q, q[:, :2], q[:, :2]), "set enable_gqa=True")
