@@ -1,4 +1,4 @@
-// Writes UTF-8 characters for tests, independently of headroom/core/utf8.h, which is tested against them.
+// Writes UTF-8 characters for tests, independently of core/text/utf8.h, which is tested against them.
 #pragma once
 
 #include <cstdint>
