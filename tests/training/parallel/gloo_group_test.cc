@@ -54,7 +54,7 @@ bool fails_because_of(int rank, const std::function<void()>& wait) {
   return false;
 }
 
-TEST(GlooGroup, is_alone_without_torchrun) {
+TEST(GlooGroup, IsAloneWithoutTorchrun) {
   GlooGroup group;
   EXPECT_EQ(group.size(), 1);
   EXPECT_TRUE(group.leads());
@@ -62,7 +62,7 @@ TEST(GlooGroup, is_alone_without_torchrun) {
   EXPECT_TRUE(group.announce("printed by this rank", /*final=*/true));
 }
 
-TEST(GlooGroup, gathers_in_the_order_of_ranks) {
+TEST(GlooGroup, GathersInTheOrderOfRanks) {
   const auto statuses = run_ranks(3, [](GlooGroup& group) {
     const std::string texts[] = {"a", "", std::string(100'000, 'c')};
     const std::vector<std::string> all = group.gather(texts[group.rank()]);
@@ -71,7 +71,7 @@ TEST(GlooGroup, gathers_in_the_order_of_ranks) {
   EXPECT_EQ(statuses, std::vector<int>(3, kPassed));
 }
 
-TEST(GlooGroup, keeps_the_order_of_a_tag) {
+TEST(GlooGroup, KeepsTheOrderOfATag) {
   const auto statuses = run_ranks(2, [](GlooGroup& group) {
     if (group.leads()) {
       Transfer first = group.send(at::full({3}, 1.0F), 1, 7), second = group.send(at::full({3}, 2.0F), 1, 7);
@@ -88,7 +88,7 @@ TEST(GlooGroup, keeps_the_order_of_a_tag) {
   EXPECT_EQ(statuses, std::vector<int>(2, kPassed));
 }
 
-TEST(GlooGroup, one_rank_prints_an_announcement) {
+TEST(GlooGroup, OneRankPrintsAnAnnouncement) {
   const auto statuses = run_ranks(3, [](GlooGroup& group) {
     const std::vector<std::string> prints = group.gather(group.announce("failed", /*final=*/false) ? "1" : "");
     return (prints[0] + prints[1] + prints[2]) == "1";
@@ -96,7 +96,7 @@ TEST(GlooGroup, one_rank_prints_an_announcement) {
   EXPECT_EQ(statuses, std::vector<int>(3, kPassed));
 }
 
-TEST(GlooGroup, names_a_rank_that_exceeds_the_timeout) {
+TEST(GlooGroup, NamesARankThatExceedsTheTimeout) {
   const auto statuses = run_ranks(2, [](GlooGroup& group) {
     if (!group.leads()) {
       std::this_thread::sleep_for(std::chrono::seconds(5));

@@ -21,7 +21,7 @@ struct RankOfThree : ProcessGroup {
   }
 };
 
-TEST(Sharding, is_even_and_covers_everything) {
+TEST(Sharding, IsEvenAndCoversEverything) {
   const nn::Parameters parameters = parameters_of({1000, 40, 900, 300, 300, 7, 512, 64, 64});
   std::size_t owned = 0;
   for (int rank = 0; rank < 3; ++rank) {
@@ -36,7 +36,7 @@ TEST(Sharding, is_even_and_covers_everything) {
   EXPECT_EQ(owned_shards(parameters, config::Optimizer::adamw, alone()).size(), parameters.all().size());
 }
 
-TEST(Sharding, a_shard_is_a_flat_view) {
+TEST(Sharding, AShardIsAFlatView) {
   const at::Tensor whole = at::arange(12).view({3, 4});
   EXPECT_TRUE(view_of(whole, {.begin = 0, .end = 12}).is_same(whole));
   const at::Tensor view = view_of(whole, {.begin = 4, .end = 7});
@@ -46,7 +46,7 @@ TEST(Sharding, a_shard_is_a_flat_view) {
 }
 
 // Every element of every parameter is in one bucket, of its shard's owner.
-TEST(Layout, puts_every_shard_into_buckets_of_its_owner) {
+TEST(Layout, PutsEveryShardIntoBucketsOfItsOwner) {
   constexpr std::int64_t kUnit = parallel::kShardUnit, kMost = parallel::bucket_elements(3);
   const nn::Parameters parameters = parameters_of({3 * kMost + 5, 17, 40 * kUnit + 1, 200, kUnit, 0, 90 * kUnit, 3});
   for (const config::Optimizer optimizer : {config::Optimizer::adamw, config::Optimizer::muon}) {
@@ -87,7 +87,7 @@ TEST(Layout, puts_every_shard_into_buckets_of_its_owner) {
   }
 }
 
-TEST(Squares, of_shards_are_those_of_the_whole) {
+TEST(Squares, OfShardsAddUpToTheWhole) {
   at::manual_seed(3);
   const std::int64_t unit = ops::kSquareBlock;
   for (const std::int64_t elements : {unit, 2 * unit, 5 * unit + 1, 7 * unit + 12345}) {

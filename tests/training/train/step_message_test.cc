@@ -16,7 +16,7 @@ StepMessage message() {
   return message;
 }
 
-TEST(StepMessage, is_read_back_exactly) {
+TEST(StepMessage, IsReadBackExactly) {
   const StepMessage sent = message(), read = from_text(to_text(sent));
   ASSERT_EQ(read.reports.size(), 1);
   EXPECT_EQ(read.reports[0].micro_batch, 3);
@@ -32,14 +32,14 @@ TEST(StepMessage, is_read_back_exactly) {
   EXPECT_EQ(read.own_hash, "ab");
 }
 
-TEST(StepMessage, is_refused_if_truncated) {
+TEST(StepMessage, IsRefusedIfTruncated) {
   const std::string text = to_text(message());
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, text.size() / 2, text.size() - 1}) {
     EXPECT_THROW(from_text(text.substr(0, size)), Error) << size;
   }
 }
 
-TEST(StepMessage, names_the_rank_that_disagrees) {
+TEST(StepMessage, NamesTheRankThatDisagrees) {
   std::vector<StepMessage> all(3);
   EXPECT_FALSE(disagreement(all).has_value());
   for (std::size_t rank = 0; rank < 3; ++rank) {
