@@ -25,7 +25,7 @@ struct Layer {
   nn::AttentionPlace place() const;
   // Returns the options of a model whose layers are all like this one.
   config::ModelOptions own() const { return model.of_layer(index); }
-  // Returns the options of a model; for `ends`, with no layers.
+  // Returns the options of the model to build: `model`, but without layers for the kind "ends".
   config::ModelOptions built() const;
 };
 

@@ -228,7 +228,7 @@ void check_sharing_parts(const Checker& check, const AttentionOptions& a) {
   check.require(!has_token_formula(a), "learned", kWhy, "without values of tokens", a.share_kv, "features of keys");
 }
 
-// Checks layer `number`, which uses the keys and values of layer `owner`, whose options are `from`.
+// Checks a layer with options `a` that uses the keys and values of layer `owner`, whose options are `from`.
 void check_shared_pair(const Checker& check, const AttentionOptions& a, const AttentionOptions& from,
                        std::int64_t owner) {
   check.require(has_plain_keys(from), "share_kv",
