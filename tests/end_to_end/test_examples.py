@@ -1,6 +1,7 @@
 """Every command in the README, the docs and --help works: its options exist, its configs load, and it runs if a reduced
 size allows that."""
 
+import functools
 import re
 import shlex
 import subprocess
@@ -37,26 +38,28 @@ def shown_in_documents():
     found = []
     for path in DOCUMENTS:
         for block in blocks(path):
-            found += [(path.name, words) for words in commands_in(block)]
-        inline = re.findall(r"`headroom ([a-z][^`]*)`", path.read_text())
-        found += [(path.name, shlex.split(text)) for text in inline]
+            found += commands_in(block)
+        found += [shlex.split(text) for text in re.findall(r"`headroom ([a-z][^`]*)`", path.read_text())]
     return found
 
 
-SHOWN = shown_in_documents()
-
-
-def split_path(words, known):
+def split_path(words):
     for length in [2, 1]:
-        if " ".join(words[:length]) in known:
+        if " ".join(words[:length]) in COMMANDS:
             return words[:length], words[length:]
     return None, words
 
 
-def check(headroom, words, known, recipes):
-    path, arguments = split_path(words, known)
+@functools.cache
+def help_of(headroom, command):
+    return headroom(*command.split(), "--help").stdout
+
+
+def check(headroom, words, recipes):
+    """Returns the recipes that the command uses, and its settings."""
+    path, arguments = split_path(words)
     assert path, f"no such command: headroom {shlex.join(words)}"
-    options = set(re.findall(r"(?<!\w)--?[a-z][\w-]*", headroom(*path, "--help").stdout))
+    options = set(re.findall(r"(?<!\w)--?[a-z][\w-]*", help_of(headroom, " ".join(path))))
     for word in arguments:
         if re.match(r"--?[a-z]", word):
             assert word.split("=")[0] in options, f"headroom {shlex.join(words)}: {word}"
@@ -66,25 +69,23 @@ def check(headroom, words, known, recipes):
     if path[0] in TRAINING + ["try", "convert", "recipes"]:
         named = [word for word in arguments if re.fullmatch(r"(demo|small|zoo|switchhead|moa|dcmha|mgk)/\w+", word)]
         assert set(named) <= recipes, f"headroom {shlex.join(words)}"
-    for config in configs or (["demo/dense_h8"] if sets else []):
-        headroom("cost", config, *[word for pair in sets for word in ["--set", pair]])
+    return configs or (["demo/dense_h8"] if sets else []), tuple(sets)
 
 
-def test_commands_in_the_documents_are_known(headroom):
-    known, recipes = COMMANDS, {row["name"] for row in headroom.json("recipes")}
-    assert len(SHOWN) > 25
-    for name, words in SHOWN:
-        check(headroom, words, known, recipes)
-
-
-def test_commands_in_the_help_are_known(headroom):
-    known, recipes = COMMANDS, {row["name"] for row in headroom.json("recipes")}
-    for command in known:
-        text = headroom(*command.split(), "--help").stdout.split("Example:\n")[1]
-        examples = list(commands_in(text))
-        assert command.split() in [split_path(words, known)[0] for words in examples], command
-        for words in examples:
-            check(headroom, words, known, recipes)
+def test_commands_in_the_documents_and_the_help_are_known(headroom):
+    shown, recipes = shown_in_documents(), {row["name"] for row in headroom.json("recipes")}
+    assert len(shown) > 25
+    for command in COMMANDS:
+        examples = list(commands_in(help_of(headroom, command).split("Example:\n")[1]))
+        assert command.split() in [split_path(words)[0] for words in examples], command
+        shown += examples
+    configs = {}
+    for words in shown:
+        used, sets = check(headroom, words, recipes)
+        configs.setdefault(sets, set()).update(used)
+    for sets, names in configs.items():
+        if names:
+            headroom("cost", *sorted(names), *[word for pair in sets for word in ["--set", pair]])
 
 
 @pytest.fixture
