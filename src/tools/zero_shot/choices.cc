@@ -1,5 +1,6 @@
 // Reads multiple-choice questions in the common format of evaluation suites or in the original format of a benchmark.
 #include <algorithm>
+#include <cctype>
 
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
@@ -24,13 +25,14 @@ class RowReader {
   }
   std::vector<std::string> texts(const char* key) const { return texts_of(value(key), key); }
   std::vector<std::string> texts_of(const Json& list, const char* key) const {
-    const bool texts = list.is_array() && list.size() >= 2 && std::ranges::all_of(list, [](const Json& x) {
-                         return x.is_string() && !trimmed(x.get_ref<const std::string&>()).empty();
-                       });
-    if (!texts) {
+    std::vector<std::string> texts;
+    for (const Json& text : list) {
+      texts.emplace_back(text.is_string() ? trimmed(text.get_ref<const std::string&>()) : "");
+    }
+    if (!list.is_array() || texts.size() < 2 || std::ranges::count(texts, "") > 0) {
       user_error("{}: field \"{}\" must be a list of at least two texts", where_, key);
     }
-    return list.get<std::vector<std::string>>();
+    return texts;
   }
 
   // Returns an index below `n`, stored as a number or a string and counted from `first`.
@@ -59,7 +61,7 @@ class RowReader {
   Question question(const std::string& context, const std::vector<std::string>& choices, std::size_t gold) const {
     Question question{.gold = gold, .where = where_};
     for (const std::string& choice : choices) {
-      question.choices.push_back({context, fmt::format(" {}", trimmed(choice))});
+      question.choices.push_back({context, " " + choice});
     }
     return question;
   }
@@ -97,7 +99,7 @@ Question suite_contexts(const RowReader& row) {
   const std::string continuation = fmt::format(" {}", row.text("continuation"));
   Question question{.where = row.where()};
   for (const std::string& option : row.texts("context_options")) {
-    question.choices.push_back({std::string(trimmed(option)), continuation});
+    question.choices.push_back({option, continuation});
   }
   question.gold = row.index("gold", question.choices.size());
   return question;
@@ -108,17 +110,13 @@ Question piqa(const RowReader& row) {
                       row.index("label", 2));
 }
 
-// Writes ". " for each "[title]" and the blank before it.
-std::string with_titles_as_sentences(std::string_view text) {
-  constexpr std::string_view kTitle = "[title]";
-  std::string plain;
-  for (std::size_t at = text.find(kTitle); at != std::string_view::npos; at = text.find(kTitle)) {
-    const std::string_view before = text.substr(0, at);
-    plain += before.substr(0, before.size() - (before.ends_with(' ') ? 1 : 0));
-    plain += ". ";
-    text.remove_prefix(at + kTitle.size());
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string changed;
+  for (std::size_t at = text.find(from); at != std::string_view::npos; at = text.find(from)) {
+    changed.append(text.substr(0, at)).append(to);
+    text.remove_prefix(at + from.size());
   }
-  return plain += text;
+  return changed.append(text);
 }
 
 // Removes bracketed marks, which end on the line where they begin.
@@ -128,7 +126,7 @@ std::string without_marks(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text[at] == '[') {
       close = close <= at ? text.find(']', at) : close;
-      line_end = line_end <= at ? text.find_first_of("\n\r", at) : line_end;
+      line_end = line_end <= at ? text.find('\n', at) : line_end;
       if (close < line_end) {
         at = close;
         continue;
@@ -139,26 +137,21 @@ std::string without_marks(std::string_view text) {
   return plain;
 }
 
-std::string with_single_blanks(std::string_view text) {
-  std::string plain;
-  for (const char c : text) {
-    if (c != ' ' || !plain.ends_with(' ')) {
-      plain += c;
-    }
-  }
-  return plain;
-}
-
-// Removes WikiHow's bracketed headings.
+// Cleans texts of WikiHow's headings as lm_eval does.
 Question hellaswag(const RowReader& row) {
   const auto clean = [](const std::string& text) {
-    return std::string(trimmed(with_single_blanks(without_marks(with_titles_as_sentences(text)))));
+    return replaced(without_marks(replaced(trimmed(text), " [title]", ". ")), "  ", " ");
   };
   const std::string activity = row.text_or_empty("activity_label");
+  std::string context = row.text("ctx"), rest = lower_case(row.text_or_empty("ctx_b"));
+  if (!rest.empty()) {  // ctx is ctx_a and ctx_b
+    rest.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(rest.front())));
+    context = fmt::format("{} {}", row.text("ctx_a"), rest);
+  }
+  context = clean(activity.empty() ? context : fmt::format("{}: {}", activity, context));
   std::vector<std::string> endings = row.texts("endings");
   std::ranges::transform(endings, endings.begin(), clean);
-  return row.question(clean(activity.empty() ? row.text("ctx") : fmt::format("{}: {}", activity, row.text("ctx"))),
-                      endings, row.index("label", endings.size()));
+  return row.question(context, endings, row.index("label", endings.size()));
 }
 
 Question winogrande(const RowReader& row) {
@@ -185,10 +178,18 @@ Question boolq(const RowReader& row) {
 }
 
 Question sciq(const RowReader& row) {
-  const std::string support = row.text_or_empty("support");
   return row.question(
-      fmt::format("{}{}Question: {}\nAnswer:", support, support.empty() ? "" : "\n", row.text("question")),
+      fmt::format("{}\nQuestion: {}\nAnswer:", row.text_or_empty("support"), row.text("question")),
       {row.text("distractor1"), row.text("distractor2"), row.text("distractor3"), row.text("correct_answer")}, 3);
+}
+
+// Returns "A. <option>" for each option, one a line.
+std::string lettered(const std::vector<std::string>& options, const std::vector<std::string>& names) {
+  std::string lines;
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    lines += fmt::format("{}. {}\n", names[i], options[i]);
+  }
+  return lines;
 }
 
 // Reads ARC, OpenBookQA and CommonsenseQA: {"text": [...], "label": [...]}.
@@ -203,9 +204,15 @@ Question labelled(const RowReader& row) {
     user_error("{}: field \"choices\" must have a label for each text, got {} labels for {} texts", row.where(),
                labels.size(), texts.size());
   }
-  const std::string stem = row.text_or_empty("question_stem");
-  return row.question(fmt::format("Question: {}\nAnswer:", stem.empty() ? row.text("question") : stem), texts,
-                      row.label("answerKey", labels));
+  const std::size_t gold = row.label("answerKey", labels);
+  if (const std::string stem = row.text_or_empty("question_stem"); !stem.empty()) {
+    return row.question(stem, texts, gold);  // OpenBookQA
+  }
+  const std::string question = row.text("question");
+  if (!row.text_or_empty("question_concept").empty()) {  // CommonsenseQA
+    return row.question(fmt::format("Question: {}\n{}Answer:", question, lettered(texts, labels)), labels, gold);
+  }
+  return row.question(fmt::format("Question: {}\nAnswer:", question), texts, gold);
 }
 
 Question race(const RowReader& row) {
@@ -235,19 +242,16 @@ Question copa(const RowReader& row) {
 Question logiqa(const RowReader& row) {
   const std::vector<std::string> options = row.texts("options");
   const std::string asked = row.text_or_empty("question");
-  std::string text = fmt::format("Passage: {}\nQuestion: {}\nChoices:\n", row.text("context"),
-                                 asked.empty() ? row.text("query") : asked);
-  const std::vector<std::string> names = letters(options.size(), 'A');
-  for (std::size_t i = 0; i < options.size(); ++i) {
-    text += fmt::format("{}. {}\n", names[i], trimmed(options[i]));
-  }
+  const std::string text =
+      fmt::format("Passage: {}\nQuestion: {}\nChoices:\n{}Answer:", row.text("context"),
+                  asked.empty() ? row.text("query") : asked, lettered(options, letters(options.size(), 'A')));
   const std::size_t gold = row.text_or_empty("label").empty() ? row.index("correct_option", options.size())
                                                               : row.label("label", letters(options.size(), 'a'));
-  return row.question(text + "Answer:", options, gold);
+  return row.question(text, options, gold);
 }
 
 Question siqa(const RowReader& row) {
-  return row.question(fmt::format("Question: {} {}\nAnswer:", row.text("context"), row.text("question")),
+  return row.question(fmt::format("Q: {} {}\nA:", row.text("context"), row.text("question")),
                       {row.text("answerA"), row.text("answerB"), row.text("answerC")}, row.index("label", 3, 1));
 }
 
