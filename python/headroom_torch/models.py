@@ -228,6 +228,9 @@ class LanguageModel(_Model):
 
     def _hidden(self, tokens, memory, balance, implementation, embeddings, valid=None):
         h, kept, losses = self._embed(tokens, embeddings, implementation), [], []
+        if memory and len(memory) != self._options["model.n_layers"]:
+            raise ValueError(f"{type(self).__name__}: memory must be one tensor for each of {self._options['model.n_layers']} "
+                             f"layers, got {len(memory)}")
         for i, block in enumerate(self._repeated(self.blocks)):
             call = functools.partial(block, memory=memory[i] if memory else None, remember=self._remembers,
                                      balance=balance and self._balances, implementation=implementation,

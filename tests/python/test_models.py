@@ -172,6 +172,7 @@ REFUSALS = {
     "no tokens": (lambda: tiny_model()(rand(2, 4)), "embedding: tokens must be"),
     "targets": (lambda: tiny_model().loss(tokens(), tokens(2, 3)),
                 rf"targets must be of the tokens' shape \[{B}, {T}\], got \[2, 3\]"),
+    "memory": (lambda: tiny_model()(tokens(2, 3), [rand(2, 3, 4)]), "memory must be one tensor for each of 2 layers, got 1"),
     "rows of a decoder": (lambda: tiny_model().decoder(2).read(tokens(3)), "decoding: tokens must be int64"),
     "a text": (lambda: tiny_model()("hello"), "LanguageModel: the input must be a tensor, got 'hello'"),
     "a list to classify": (lambda: ht.Classifier(n_layers=1, n_classes=2)([1]), r"Classifier: the input must be a tensor, got \[1\]"),
