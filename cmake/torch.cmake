@@ -29,6 +29,6 @@ target_compile_options(headroom::torch INTERFACE ${OpenMP_CXX_FLAGS})
 target_link_libraries(headroom::torch INTERFACE ${torch_openmp})
 
 # Uses the fmt inside torch's include folder, which would shadow the system's fmt anyway. The room core contains its
-# functions (src/foundation/core/fmt.cc).
+# functions (src/foundation/core/text/format.cc).
 add_library(headroom::fmt INTERFACE IMPORTED)
 target_include_directories(headroom::fmt INTERFACE "${HEADROOM_TORCH_INCLUDE}")

@@ -15,12 +15,11 @@
 #include <variant>
 #include <vector>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "tools/bench/bench.h"
 #include "tools/convert/convert.h"
-#include "tools/convert/study.h"
 #include "tools/serve/options.h"
 #include "training/cost/report.h"
 

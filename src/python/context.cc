@@ -2,10 +2,11 @@
 
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
+
 #include <algorithm>
 #include <optional>
 
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/ops/choice.h"
 
 namespace headroom::python {

@@ -4,9 +4,7 @@
 
 #include "case.h"
 #include "engine/nn/attention/gaussian_mixture.h"
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/projection_options.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::golden {
 namespace {

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <string>
 
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::tiny {
 

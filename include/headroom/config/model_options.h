@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_options.h"
 #include "headroom/config/field.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::config {
 

@@ -35,7 +35,7 @@ class EndedError : public Error {
 };
 
 namespace detail {
-// Like fmt::vformat(), but makes string arguments and the result printable (foundation/core/text/message.h).
+// Like fmt::vformat(), but makes string arguments and the result printable (foundation/core/text/format.h).
 std::string message(fmt::string_view format, fmt::format_args arguments);
 }  // namespace detail
 

@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention_cache.h"
 #include "headroom/nn/context.h"

@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/context.h"
 
 namespace headroom::nn {

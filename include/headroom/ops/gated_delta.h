@@ -1,4 +1,6 @@
-// The gated delta rule (Yang et al. 2024, "Gated Delta Networks"): linear attention whose state decays and, for each
+// The gated delta rule and its short convolution.
+//
+// The rule (Yang et al. 2024, "Gated Delta Networks"): linear attention whose state decays and, for each
 // key, replaces the value that it holds by a mixture of that value and a new one.
 //
 // Letters: B batch, G query and key heads, H value heads (H a multiple of G), T tokens, e channels of keys, w of
@@ -34,5 +36,20 @@ struct GatedDeltaResults {
 // Differentiable in q, k, v, beta and log_decay. Computes in float32 or wider. Throws Error if shapes do not match.
 GatedDeltaResults gated_delta(const GatedDeltaInputs& inputs,
                               Implementation implementation = Implementation::automatic);
+
+// A causal depthwise convolution over the last few tokens, followed by SiLU: the short convolution of linear attention.
+//
+// Letters: B batch, G heads, T tokens, e channels of a head, c taps.
+//   y_t = silu(sum over j < c of w_j x_{t-c+1+j})   elementwise
+struct ShortConvolutionInputs {
+  at::Tensor x;                    // [B, G, T, e]
+  at::Tensor w;                    // [G, e, c]
+  std::optional<at::Tensor> past;  // [B, G, c - 1, e] the inputs before the first token; default: 0. Not differentiated
+};
+
+// Returns [B, G, T, e] in x's dtype, differentiable in x and w; sums are in float32 or wider. Throws Error if shapes do
+// not match.
+at::Tensor short_convolution(const ShortConvolutionInputs& inputs,
+                             Implementation implementation = Implementation::automatic);
 
 }  // namespace headroom::ops

@@ -11,7 +11,6 @@
 #include "engine/store/checkpoint_reader.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"

@@ -8,7 +8,7 @@
 #include "headroom/core/error.h"
 #include "tools/compare/compare.h"
 #include "tools/compare/trial/trial.h"
-#include "tools/convert/study.h"
+#include "tools/convert/convert.h"
 
 namespace headroom::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/compute.h"

@@ -7,7 +7,7 @@
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"

@@ -2,7 +2,6 @@
 #include <memory>
 
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/config.h"

@@ -9,7 +9,7 @@
 #include "data/text/text.h"
 #include "data/tokens/token_file.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"

@@ -17,7 +17,6 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -65,7 +64,6 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
   add_inspecting_commands(*this);
   add_cost_commands(*this);
   add_data_commands(*this);
-  add_checking_commands(*this);
 }
 
 CLI::App& Program::add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,

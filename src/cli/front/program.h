@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+
 #include <functional>
 #include <limits>
 #include <map>
@@ -62,10 +63,9 @@ class Program {
 // The commands, by theme.
 void add_model_commands(Program& program);       // train, evaluate, generate, serve
 void add_comparing_commands(Program& program);   // compare, sweep, try, report, runs, demo
-void add_inspecting_commands(Program& program);  // analyse, inspect, checkpoint, import, convert
+void add_inspecting_commands(Program& program);  // analyse, inspect, checkpoint, import, convert, bench, doctor
 void add_cost_commands(Program& program);        // cost, recipes
 void add_data_commands(Program& program);        // tokenizer, data
-void add_checking_commands(Program& program);    // bench, doctor
 
 // Arguments and options shared by several commands.
 // RUN, required: a run folder or a checkpoint file.
@@ -137,7 +137,7 @@ std::string completion_script(const CLI::App& root);
 std::string describe_user_error(const CLI::App& root, const CLI::ParseError& error);
 
 // Returns text as one line for stderr: line ends become spaces, and control characters are escaped
-// (core/text/message.h).
+// (core/text/format.h).
 std::string one_line(std::string_view text);
 
 }  // namespace headroom::cli

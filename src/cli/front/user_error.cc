@@ -1,7 +1,7 @@
 // Describes an invalid command line in one sentence.
 #include <algorithm>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/config.h"

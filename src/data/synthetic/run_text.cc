@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "composition_task.h"
-#include "data/text/held_out.h"
+#include "data/text/text.h"
 #include "data/text/text_file.h"
 #include "foundation/core/files/folders.h"
 #include "headroom/core/error.h"

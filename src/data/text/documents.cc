@@ -9,7 +9,6 @@
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/files/folders.h"
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "text.h"

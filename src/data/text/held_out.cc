@@ -1,4 +1,4 @@
-#include "held_out.h"
+#include "text.h"
 
 #include <algorithm>
 #include <cmath>

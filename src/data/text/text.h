@@ -1,6 +1,8 @@
-// Opens text files, block by block: plain text, gzip, zstd, JSON lines. synthetic/run_text.h opens the text of a run.
+// Opens text files, block by block (plain text, gzip, zstd, JSON lines), and divides a text into training and
+// validation. synthetic/run_text.h opens the text of a run.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -43,5 +45,26 @@ std::string corpus_name(const config::DataOptions& options, Split split);
 std::string held_out_name(const config::DataOptions& options);
 // Returns "a.txt" or "a.txt and 3 more".
 std::string named_together(const std::vector<std::string>& files);
+
+// A part of a text, in bytes or tokens: [begin, end).
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+// Returns the documents of a text of this size, given where each begins.
+std::vector<Range> documents_between(const std::vector<std::int64_t>& starts, std::int64_t size);
+// Draws documents, ascending, with about `share` of the total size, spread over the text: at least one, but not all of
+// two or more. They depend only on the sizes, so every run of the same text has the same validation split.
+std::vector<Range> drawn_documents(const std::vector<Range>& documents, double share);
+// Returns the gaps between ascending ranges within [0, size).
+std::vector<Range> complement(const std::vector<Range>& ranges, std::int64_t size);
+
+// Returns one split of a text. With order `shuffled`, documents drawn from the whole text are for validation; with
+// order `given`, and for a text of a single document, its last lines. About `share` of the bytes is held out, and each
+// split has at least one line. `name` is the text in messages. The first call of next() throws UserError if the text
+// has a single line.
+std::unique_ptr<tokenizers::TextSource> split_of(std::unique_ptr<tokenizers::TextSource> whole,
+                                                 const config::DataOptions& options, Split split, std::string name);
 
 }  // namespace headroom::data

@@ -6,7 +6,6 @@
 #include "foundation/core/files/folders.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"

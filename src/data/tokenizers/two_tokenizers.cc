@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "kinds.h"
 

@@ -7,7 +7,6 @@
 
 #include "foundation/core/random.h"
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 
 namespace headroom::data {

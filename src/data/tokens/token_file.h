@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "data/text/held_out.h"
 #include "data/text/text.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/tokenizers/tokenizer.h"

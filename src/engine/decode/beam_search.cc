@@ -1,4 +1,4 @@
-#include "headroom/decode/beam_search.h"
+#include "headroom/decode/generate.h"
 
 #include <ATen/core/grad_mode.h>
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/kernels/cpu/row_maximum.h"
+#include "engine/kernels/cpu/rows.h"
 #include "headroom/core/error.h"
 
 namespace headroom::decode {

@@ -12,7 +12,6 @@
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
-#include "headroom/models/vision_transformer.h"
 #include "model_base.h"
 
 namespace headroom::models {

@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "foundation/core/transformed.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention_parts.h"
-#include "headroom/ops/linear_cross_entropy.h"
+#include "headroom/ops/linear.h"
 
 namespace headroom::models {
 namespace {

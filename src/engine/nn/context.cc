@@ -1,11 +1,11 @@
 #include "headroom/nn/context.h"
+#include "headroom/ops/dropout.h"
 
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "engine/ops/dropout/random_bits.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "random.h"

@@ -4,7 +4,6 @@
 #include "engine/ops/many_rows.h"
 #include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
-#include "engine/ops/views.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/dropout.h"

@@ -11,7 +11,7 @@
 #include "headroom/config/model_options.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
-#include "headroom/ops/expert_linear.h"
+#include "headroom/ops/linear.h"
 
 namespace headroom::nn {
 

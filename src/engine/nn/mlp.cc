@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/ops/many_rows.h"
-#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/routing.h"
 #include "linear.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
-#include "engine/ops/views.h"
 #include "foundation/core/ceil_div.h"
 
 namespace headroom::ops {

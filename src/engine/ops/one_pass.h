@@ -1,5 +1,5 @@
-// Elementwise steps of the decode path as single loops: for a few rows, calling torch's operators takes longer than the
-// arithmetic. Each result has the same bits as the tensor operations that it replaces.
+// Steps of the decode path without torch's operators, whose overhead exceeds the arithmetic of a few rows: views, and
+// elementwise steps as single loops. Each result has the same bits as the tensor operations that it replaces.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -25,5 +25,17 @@ at::Tensor add_once(const at::Tensor& x, const at::Tensor& y);
 // uses row first[b] + i.
 //   y_j = x_j cos_j - x_{j+c} sin_j,  y_{j+c} = x_{j+c} cos_j + x_j sin_j  for j < c
 at::Tensor rotate_once(const at::Tensor& x, const at::Tensor& rotations, std::span<const std::int64_t> first);
+
+// In inference mode on the CPU, the three functions below bypass torch's dispatcher; otherwise they call torch's
+// operators.
+
+// t.reshape(sizes); one size may be -1.
+at::Tensor reshaped(const at::Tensor& t, at::SymIntArrayRef sizes);
+
+// t.transpose(a, b); the axes must not be negative.
+at::Tensor transposed(const at::Tensor& t, std::int64_t a, std::int64_t b);
+
+// t.narrow(axis, first, count), which must lie within t; the axis must not be negative.
+at::Tensor narrowed(const at::Tensor& t, std::int64_t axis, std::int64_t first, std::int64_t count);
 
 }  // namespace headroom::ops

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "headroom/core/error.h"
-#include "views.h"
+#include "one_pass.h"
 
 namespace headroom::ops {
 

@@ -6,12 +6,10 @@
 #include "checkpoint_reader.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/store/huggingface.h"
-#include "stored_tensors.h"
 
 namespace headroom::store {
 namespace {

@@ -9,7 +9,6 @@
 #include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 

@@ -1,4 +1,4 @@
-#include "stored_tensors.h"
+#include "checkpoint_reader.h"
 
 #include <ATen/Parallel.h>
 #include <zlib.h>

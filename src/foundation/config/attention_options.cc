@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "headroom/config/attention/output_gate_options.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::config {
 

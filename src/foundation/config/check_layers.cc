@@ -7,10 +7,8 @@
 #include <utility>
 
 #include "checker.h"
-#include "headroom/config/attention/output_gate_options.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "parse.h"
 
 namespace headroom::config {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "parse.h"

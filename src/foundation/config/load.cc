@@ -10,7 +10,7 @@
 #include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"

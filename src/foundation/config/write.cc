@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "parse.h"

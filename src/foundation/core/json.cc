@@ -5,7 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 

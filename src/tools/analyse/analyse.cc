@@ -6,7 +6,7 @@
 #include <set>
 
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "analyse.h"
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/head_map.h"
 #include "measures.h"

@@ -5,8 +5,8 @@
 
 #include "analyse.h"
 #include "foundation/draw/charts.h"
-#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "measures.h"
 #include "model_runner.h"
 

@@ -11,8 +11,8 @@
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/transformed.h"
 #include "foundation/draw/charts.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "model_runner.h"
 #include "vocabulary.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "analyse.h"
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "model_runner.h"
 
 namespace headroom::analyse {

@@ -6,7 +6,7 @@
 #include "data/text/text.h"
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"

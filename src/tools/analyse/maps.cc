@@ -6,8 +6,8 @@
 
 #include "analyse.h"
 #include "foundation/core/text/format.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "measures.h"
 #include "model_runner.h"
 

@@ -4,8 +4,8 @@
 
 #include "analyse.h"
 #include "foundation/core/text/format.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "model_runner.h"
 
 namespace headroom::analyse {

@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "analyse.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "foundation/draw/page.h"
 #include "headroom/core/error.h"

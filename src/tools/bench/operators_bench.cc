@@ -14,9 +14,7 @@
 #include "headroom/nn/attention.h"
 #include "headroom/ops/attention.h"
 #include "headroom/ops/choice.h"
-#include "headroom/ops/expert_linear.h"
 #include "headroom/ops/linear.h"
-#include "headroom/ops/linear_cross_entropy.h"
 #include "timing.h"
 
 namespace headroom::bench {

@@ -14,11 +14,11 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/report/sections.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
+#include "tools/compare/statistics.h"
 #include "training/train/loop/start.h"
 
 namespace headroom::compare {

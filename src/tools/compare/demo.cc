@@ -9,8 +9,8 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "tools/compare/figures/result.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
+#include "tools/compare/statistics.h"
 #include "training/cost/cost.h"
 #include "training/cost/match.h"
 

@@ -11,10 +11,10 @@
 #include <functional>
 #include <limits>
 
-#include "engine/store/stored_tensors.h"
+#include "engine/store/checkpoint_reader.h"
 #include "foundation/core/machine/log.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"

@@ -10,11 +10,8 @@
 
 #include "fit.h"
 #include "foundation/core/transformed.h"
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/output_gate_options.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::convert {
 

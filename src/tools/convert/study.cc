@@ -1,4 +1,4 @@
-#include "study.h"
+#include "convert.h"
 
 #include <fmt/format.h>
 

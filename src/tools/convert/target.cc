@@ -6,10 +6,8 @@
 #include <cmath>
 #include <string_view>
 
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/projection_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::convert {

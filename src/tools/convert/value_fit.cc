@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "start.h"
 
 namespace headroom::convert {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 
 namespace headroom::serve {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "questions.h"

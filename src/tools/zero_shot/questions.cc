@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "data/text/text.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "foundation/core/transformed.h"
 #include "zero_shot.h"
 

@@ -5,8 +5,8 @@
 
 #include "count.h"
 #include "foundation/core/transformed.h"
-#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::cost {

@@ -17,7 +17,6 @@
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
-#include "headroom/models/vision_transformer.h"
 
 namespace headroom::cost {
 namespace {

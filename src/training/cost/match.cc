@@ -7,9 +7,8 @@
 #include "cost.h"
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/transformed.h"
-#include "headroom/config/attention/projection_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::cost {

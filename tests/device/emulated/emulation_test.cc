@@ -4,7 +4,7 @@
 
 #include "emulated_cuda.h"
 #include "headroom/models/compute.h"
-#include "headroom/ops/expert_linear.h"
+#include "headroom/ops/linear.h"
 #include "one_thread.h"
 
 namespace headroom::emulated_cuda::keeping_test {

@@ -1,7 +1,7 @@
 #include "headroom/models/encoder_decoder.h"
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "one_thread.h"
 #include "small_models.h"
 

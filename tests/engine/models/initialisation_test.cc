@@ -2,7 +2,6 @@
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
-#include "headroom/models/vision_transformer.h"
 #include "starts.h"
 #include "tiny/options.h"
 

@@ -4,7 +4,7 @@
 #include "engine/models/model_base.h"
 #include "engine/nn/combinations.h"
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/models/model.h"
 #include "small_models.h"
 

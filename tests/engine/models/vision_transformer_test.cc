@@ -1,4 +1,4 @@
-#include "headroom/models/vision_transformer.h"
+#include "headroom/models/classifier.h"
 
 #include <cmath>
 

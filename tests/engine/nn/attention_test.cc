@@ -1,5 +1,5 @@
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "layer.h"
 #include "one_thread.h"
 

@@ -1,7 +1,7 @@
 // Compares linear biases (ALiBi) and forget gates with their equations. combinations_test.cc covers gradients,
 // decoding, padding and combinations.
 
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "layer.h"
 #include "one_thread.h"
 

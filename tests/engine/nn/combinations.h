@@ -4,8 +4,8 @@
 #include <cctype>
 #include <span>
 
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "tiny/options.h"
 
 namespace headroom::testing {
@@ -105,6 +105,22 @@ inline std::string refusal(const config::ModelOptions& model) {
     return sentence.substr(sentence.find("model."));
   }
   return {};
+}
+
+// Returns whether the model attends both ways or has the widest causal mask of its combination: memory and a window, or
+// neither.
+inline bool has_widest_mask(const config::ModelOptions& model) {
+  const bool memory = model.memory_length > 0, window = model.attention.window > 0;
+  if (model.kind != config::ModelKind::language_model) {
+    return true;
+  }
+  if (memory != window || memory) {
+    return memory && window;
+  }
+  config::ModelOptions wider = model;
+  wider.memory_length = model.context_length;
+  wider.attention.window = 4;
+  return !refusal(wider).empty();
 }
 
 // Calls `visit` for each product of choices, legal or not, with the names joined by slashes and the model.

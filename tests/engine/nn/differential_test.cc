@@ -1,8 +1,8 @@
 // Compares both versions of differential attention with their equations. combinations_test.cc covers decoding, padding
 // and combinations.
 
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "layer.h"
 #include "one_thread.h"
 

@@ -2,7 +2,7 @@
 
 #include "combinations.h"
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
 

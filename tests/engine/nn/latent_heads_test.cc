@@ -2,8 +2,8 @@
 // combinations.
 #include <ATen/record_function.h>
 
-#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "layer.h"
 #include "one_thread.h"
 

@@ -2,7 +2,7 @@
 // gives the head outputs. combinations_test.cc covers gradients, decoding, padding and combinations.
 
 #include "combinations.h"
-#include "headroom/config/attention/output_gate_options.h"
+#include "headroom/config/part_options.h"
 #include "layer.h"
 #include "one_thread.h"
 

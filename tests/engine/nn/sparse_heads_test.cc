@@ -3,8 +3,8 @@
 
 #include <numeric>
 
-#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "layer.h"
 #include "one_thread.h"
 

@@ -1,4 +1,4 @@
-#include "headroom/ops/expert_linear.h"
+#include "headroom/ops/linear.h"
 
 #include "expert_linear_cases.h"
 #include "gradients.h"

@@ -8,7 +8,6 @@
 #include <array>
 
 #include "headroom/ops/gated_delta.h"
-#include "headroom/ops/short_convolution.h"
 #include "operator_cases.h"
 
 namespace headroom::ops {

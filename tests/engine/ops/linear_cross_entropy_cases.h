@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "headroom/ops/linear_cross_entropy.h"
+#include "headroom/ops/linear.h"
 #include "operator_cases.h"
 
 namespace headroom::ops {

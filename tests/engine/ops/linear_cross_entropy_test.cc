@@ -1,4 +1,4 @@
-#include "headroom/ops/linear_cross_entropy.h"
+#include "headroom/ops/linear.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -5,7 +5,6 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
-#include "headroom/ops/expert_linear.h"
 #include "headroom/ops/linear.h"
 
 namespace headroom::ops::many_rows_test {

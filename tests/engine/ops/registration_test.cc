@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/expert_linear/expert_linear_operator.h"
-#include "headroom/ops/expert_linear.h"
+#include "headroom/ops/linear.h"
 
 namespace headroom::ops::registration_test {
 

@@ -1,5 +1,5 @@
 // Tests that views made without the dispatcher equal the views of torch's operators.
-#include "engine/ops/views.h"
+#include "engine/ops/one_pass.h"
 
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>

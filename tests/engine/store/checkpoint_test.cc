@@ -1,5 +1,5 @@
 #include "headroom/store/checkpoint.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 
 #include <cmath>
 

@@ -1,6 +1,5 @@
 // Tests exports: the model kind that is written, refusals, and files that are overwritten.
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/projection_options.h"
+#include "headroom/config/part_options.h"
 #include "huggingface_folder.h"
 
 namespace headroom::store::huggingface_export_test {

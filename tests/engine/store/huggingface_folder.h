@@ -1,7 +1,7 @@
 // Models written by transformers and by DCFormer's authors; tests change copies of their folders.
 #pragma once
 
-#include "engine/store/stored_tensors.h"
+#include "engine/store/checkpoint_reader.h"
 #include "folder_test.h"
 #include "headroom/core/json.h"
 #include "headroom/models/language_model.h"

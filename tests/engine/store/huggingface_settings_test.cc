@@ -1,6 +1,5 @@
 // Tests the settings of a config.json: their places, their defaults, and settings without an equivalent.
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "huggingface_folder.h"
 
 namespace headroom::store::huggingface_settings_test {

@@ -2,8 +2,8 @@
 
 #include "complaint.h"
 #include "foundation/core/text/utf8.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/files.h"
 
 namespace headroom::config::check_test {

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "complaint.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::config::options_test {
 

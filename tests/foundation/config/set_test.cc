@@ -3,9 +3,8 @@
 #include <array>
 
 #include "complaint.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/config.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::config::set_test {
 

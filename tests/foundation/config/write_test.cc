@@ -5,8 +5,8 @@
 
 #include "complaint.h"
 #include "foundation/core/random.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::config::write_test {
 

@@ -1,4 +1,4 @@
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "headroom/ops/attention.h"
-#include "headroom/ops/expert_linear.h"
 #include "headroom/ops/head_map.h"
+#include "headroom/ops/linear.h"
 
 namespace headroom::bench::demand_test {
 

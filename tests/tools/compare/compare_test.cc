@@ -6,8 +6,8 @@
 #include "example.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/store/open_model.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
+#include "tools/compare/statistics.h"
 #include "training/train/loop/train.h"
 #include "training/train/record/writer.h"
 

@@ -1,4 +1,4 @@
-#include "tools/compare/figures/statistics.h"
+#include "tools/compare/statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include "example.h"
 #include "foundation/core/text/utf8.h"
-#include "tools/compare/formatting.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare::table_test {
 

@@ -1,7 +1,7 @@
 // Converts a tiny dense model: exact conversions reproduce its outputs, others are fitted, and bad input is refused.
 
 #include "conversion.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "tools/convert/fit.h"
 #include "tools/convert/start.h"
 

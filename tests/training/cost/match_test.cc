@@ -2,8 +2,7 @@
 #include "training/cost/match.h"
 
 #include "folder_test.h"
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/position_options.h"
+#include "headroom/config/part_options.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
 

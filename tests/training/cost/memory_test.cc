@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "small_model.h"
 
 namespace headroom::cost::memory_test {

@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/config/attention/projection_options.h"
+#include "headroom/config/part_options.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
 

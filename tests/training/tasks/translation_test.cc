@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "headroom/decode/beam_search.h"
+#include "headroom/decode/generate.h"
 #include "small_classes.h"
 #include "training/tasks/translation/scores.h"
 

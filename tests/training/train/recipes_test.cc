@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "foundation/core/machine/log.h"
-#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/store/open_model.h"
 #include "tiny/files.h"
 #include "training/cost/small_model.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "word_pattern.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "data/tokenizers/kinds.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 
 namespace headroom::tokenizers {

@@ -4,8 +4,8 @@
 
 #include "engine/nn/linear.h"
 #include "foundation/core/transformed.h"
-#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/attention.h"
 

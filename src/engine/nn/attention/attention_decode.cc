@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "engine/ops/many_rows.h"
-#include "engine/ops/views.h"
+#include "engine/ops/one_pass.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"

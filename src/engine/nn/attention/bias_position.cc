@@ -10,7 +10,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
-#include "headroom/config/attention/position_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {

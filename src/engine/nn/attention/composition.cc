@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/nn/linear.h"
-#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/ops/head_map.h"
 
 namespace headroom::nn {

@@ -9,7 +9,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
-#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {

@@ -9,11 +9,10 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/attention_parts.h"
 #include "headroom/ops/gated_delta.h"
-#include "headroom/ops/short_convolution.h"
 
 namespace headroom::nn {
 namespace {

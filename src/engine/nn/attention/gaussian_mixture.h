@@ -5,10 +5,11 @@
 #pragma once
 
 #include <ATen/ATen.h>
+
 #include <optional>
 #include <vector>
 
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {

@@ -3,9 +3,9 @@
 // projections with a routed gate (SwitchHead Eq. 4-6).
 
 #include "engine/nn/linear.h"
-#include "engine/ops/views.h"
-#include "headroom/config/attention/routing_options.h"
+#include "engine/ops/one_pass.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {

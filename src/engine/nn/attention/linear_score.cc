@@ -6,7 +6,7 @@
 #include "engine/ops/many_rows.h"
 #include "engine/ops/shapes.h"
 #include "gaussian_mixture.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention_parts.h"
 

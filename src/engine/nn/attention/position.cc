@@ -1,6 +1,7 @@
 // Position tables, and the position schemes that add no term to the scores: none, position vectors added to the
 // embeddings (learned, sinusoidal), and rotary (RoPE; Su et al. 2021).
 #include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -10,8 +11,8 @@
 
 #include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention_parts.h"
 #include "position_table.h"
@@ -46,6 +47,9 @@ at::Tensor angles(const c10::SymInt& first, const c10::SymInt& n, std::int64_t c
 
 at::Tensor rows_of(const PositionTable& table, const c10::SymInt& first, const c10::SymInt& n,
                    const at::TensorOptions& options, bool traced) {
+  if (options.device().is_meta()) {
+    return table.make(first, 1, table).to(options).expand_symint({-1, n, -1});  // only the shape matters
+  }
   if (traced) {
     return table.make(first, n, table).to(options);
   }

@@ -3,7 +3,7 @@
 
 #include <ATen/ATen.h>
 
-#include "headroom/config/attention/position_options.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::nn {
 

@@ -2,10 +2,10 @@
 // queries q_i + u (Dai et al., section 3.3; SwitchHead, section 2.2).
 
 #include "engine/nn/linear.h"
+#include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
-#include "engine/ops/views.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/attention_parts.h"
 #include "position_table.h"
 

@@ -10,7 +10,6 @@
 #include "engine/ops/many_rows.h"
 #include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
-#include "engine/ops/views.h"
 #include "headroom/core/error.h"
 
 namespace headroom::nn {

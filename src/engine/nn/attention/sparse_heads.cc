@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "engine/nn/linear.h"
-#include "headroom/config/attention/projection_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/kernels/cpu/dropout_rows.h"
+#include "engine/kernels/cpu/rows.h"
 #include "engine/ops/backend.h"
 #include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
-#include "random_bits.h"
 
 namespace headroom::ops {
 namespace {

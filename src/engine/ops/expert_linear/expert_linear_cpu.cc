@@ -16,7 +16,7 @@
 #include "expert_linear_operator.h"
 #include "foundation/core/ceil_div.h"
 #include "headroom/core/error.h"
-#include "headroom/ops/expert_linear.h"
+#include "headroom/ops/linear.h"
 
 namespace headroom::ops {
 namespace {

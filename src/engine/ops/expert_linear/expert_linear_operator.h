@@ -3,7 +3,7 @@
 
 #include "engine/ops/backend.h"
 #include "engine/ops/operator.h"
-#include "headroom/ops/expert_linear.h"
+#include "headroom/ops/linear.h"
 
 namespace headroom::ops {
 

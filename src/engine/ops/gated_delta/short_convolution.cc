@@ -1,4 +1,4 @@
-#include "headroom/ops/short_convolution.h"
+#include "headroom/ops/gated_delta.h"
 
 #include <ATen/Parallel.h>
 

@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "headroom/ops/expert_linear.h"
 #include "headroom/ops/linear.h"
 
 namespace headroom::ops {

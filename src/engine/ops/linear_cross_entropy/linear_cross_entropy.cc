@@ -1,5 +1,5 @@
 // linear_cross_entropy: schema, reference, backends.
-#include "headroom/ops/linear_cross_entropy.h"
+#include "headroom/ops/linear.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

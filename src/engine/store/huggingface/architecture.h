@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/model_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/json.h"
 
 namespace headroom::store {

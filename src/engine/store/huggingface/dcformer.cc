@@ -5,10 +5,8 @@
 
 #include "architecture.h"
 #include "foundation/core/ceil_div.h"
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::store {
 namespace {

@@ -2,10 +2,8 @@
 #include <cmath>
 
 #include "architecture.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/projection_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::store {
 namespace {

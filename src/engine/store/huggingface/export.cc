@@ -5,12 +5,12 @@
 #include <optional>
 
 #include "architecture.h"
-#include "engine/store/stored_tensors.h"
+#include "engine/store/checkpoint_reader.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/message.h"
-#include "headroom/config/attention/projection_options.h"
+#include "foundation/core/text/format.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/huggingface.h"

@@ -5,9 +5,8 @@
 #include <string_view>
 
 #include "architecture.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::store {
 namespace {

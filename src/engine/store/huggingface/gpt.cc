@@ -2,8 +2,8 @@
 // stored [in, out]. GPT-NeoX (Pythia): layer norms, rotary positions of a part of the channels, attention and MLP in
 // parallel or in sequence, one matrix for queries, keys and values, grouped by head.
 #include "architecture.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::store {
 namespace {

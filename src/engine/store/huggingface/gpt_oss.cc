@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "architecture.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::store {
 namespace {

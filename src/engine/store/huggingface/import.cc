@@ -5,7 +5,7 @@
 #include <set>
 
 #include "architecture.h"
-#include "engine/store/stored_tensors.h"
+#include "engine/store/checkpoint_reader.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/config.h"

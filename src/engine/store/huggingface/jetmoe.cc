@@ -1,8 +1,8 @@
 // JetMoE: Mixture of Attention Heads whose experts are groups of query heads, and gated experts instead of an MLP. Both
 // are routed by a softmax over the routed scores and have a single output bias.
 #include "architecture.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::store {
 namespace {

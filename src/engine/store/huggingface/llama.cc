@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "architecture.h"
-#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::store {
 namespace {

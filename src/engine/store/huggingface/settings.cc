@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "headroom/config/attention/position_options.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::store {

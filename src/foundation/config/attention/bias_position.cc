@@ -2,8 +2,8 @@
 // Press et al. 2022). position = "forgetting": each token multiplies the weights of all tokens before it by a forget
 // gate of each head (Forgetting Transformer, Lin et al. 2025).
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "shared.h"
 
 namespace headroom::config {

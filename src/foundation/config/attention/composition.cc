@@ -1,8 +1,8 @@
 // composition = "none": heads are independent. "static": a learned map between heads (talking heads). "dynamic": maps
 // computed from the tokens, optionally with a static map (DCMHA).
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::config {
 namespace {

@@ -1,7 +1,7 @@
 // projection = "dense": one matrix per head, or per group of query heads that share keys and values. projection =
 // "gated_heads": dense heads with gates, top_k of which are non-zero for each token (SwitchHead Eq. 4-6).
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/projection_options.h"
+#include "headroom/config/part_options.h"
 #include "shared.h"
 
 namespace headroom::config {

@@ -3,8 +3,8 @@
 // layer, and each head's output is normalised. Version 2: both matrices share their keys, the factor is computed from
 // the token for each head, and there is no norm.
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "shared.h"
 
 namespace headroom::config {

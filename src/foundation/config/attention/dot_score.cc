@@ -1,3 +1,5 @@
+// The scores of scaled dot products.
+//
 // score = "dot": softmax of scaled dot products, optionally with a sink: a learned score per head that has no value.
 #include "foundation/config/checker.h"
 #include "shared.h"
@@ -40,6 +42,18 @@ class DotScore : public detail::ScoreMatrix {
 };
 
 const Registration<DotScore> kDotScore("dot", "softmax of scaled dot products");
+
+// score = "sigmoid": elementwise sigmoid of scaled dot products instead of the softmax.
+class SigmoidScore : public detail::ScoreMatrix {
+ public:
+  void check(const detail::Checker& check, const ModelOptions& model) const override {
+    detail::check_no_soft_e(check, model.attention);
+  }
+  bool is_normalised() const override { return false; }
+};
+
+const Registration<SigmoidScore> kSigmoidScore(
+    "sigmoid", "sigmoid of each dot product minus log(visible keys), weights not normalised");
 
 }  // namespace
 }  // namespace headroom::config

@@ -6,7 +6,7 @@
 #include "foundation/config/checker.h"
 #include "foundation/config/parse.h"
 #include "foundation/core/formula/program.h"
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "shared.h"
 
 namespace headroom::config {

@@ -5,8 +5,8 @@
 // convolution.
 #include "foundation/config/checker.h"
 #include "foundation/core/ceil_div.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "shared.h"
 
 namespace headroom::config {

@@ -2,8 +2,8 @@
 // the query's token (gated attention, Qiu et al. 2025), or of its first gate_channels channels. With each of them,
 // exclusive = true first removes the projection of the head output on the token's own value.
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "shared.h"
 
 namespace headroom::config {

@@ -2,8 +2,8 @@
 // Transformer-XL's term q . p(distance) W_pos is added to the scores. "rope": pairs of a head's channels rotate by an
 // angle proportional to the position.
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::config {
 namespace {

@@ -1,8 +1,7 @@
 #include "shared.h"
 
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/projection_options.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::config {
 

@@ -5,9 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 
 namespace headroom::config::detail {
 

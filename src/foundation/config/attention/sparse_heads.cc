@@ -4,7 +4,7 @@
 // Symbols in addition to those of attention_part.h: N = n_heads sparse heads, D = dense_heads, H = N + D, k = selected
 // tokens.
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/projection_options.h"
+#include "headroom/config/part_options.h"
 #include "shared.h"
 
 namespace headroom::config {

@@ -2,7 +2,7 @@
 // value; its first half is half of the key, and all groups share the other half, which rotates. Decoding caches the
 // states and the shared half.
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/position_options.h"
+#include "headroom/config/part_options.h"
 #include "shared.h"
 
 namespace headroom::config {

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <optional>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"

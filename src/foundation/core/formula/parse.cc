@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "foundation/core/text/message.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "program.h"
 

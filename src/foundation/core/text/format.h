@@ -1,7 +1,9 @@
-// Formats numbers, durations, tables and binary data as text, and parses numbers and durations.
+// Formats numbers, durations, tables and binary data as text, parses numbers and durations, and makes untrusted text
+// (keys, values, file names, arguments) safe to print.
 #pragma once
 
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -45,5 +47,20 @@ inline std::optional<std::int64_t> whole_number(std::string_view text) {
 // Parses a duration ("90s", "30m", "2h", "1.5h", "1d") to seconds. Throws UserError "<what>: ..." for other text, and
 // for durations that are not above 0 or exceed 1000 days.
 double parse_duration(std::string_view text, std::string_view what);
+
+// Returns `text` on one line, without anything that a terminal interprets: control characters, invalid UTF-8, line and
+// paragraph separators and bidirectional marks are escaped as \n, \t, \x1b, \u{202e}. Text longer than `longest` bytes
+// is cut between characters and ends with "...". Idempotent.
+std::string printable(std::string_view text, std::size_t longest = 120);
+
+// Returns `text` of any length, safe for a terminal: control characters other than line ends and tabs are escaped.
+std::string harmless(std::string_view text);
+
+// Returns the candidate with the smallest edit distance (insertions, deletions, substitutions, transpositions) to
+// `wrong`, or "" if none is close.
+std::string nearest(std::string_view wrong, const std::vector<std::string>& candidates);
+
+// Returns the end of a message about a missing file: a remedy if `name` is an address such as "https://...", else "".
+std::string download_hint(std::string_view name);
 
 }  // namespace headroom

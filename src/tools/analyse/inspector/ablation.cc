@@ -6,10 +6,9 @@
 #include <utility>
 
 #include "attribution.h"
-#include "foundation/core/text/message.h"
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/routing_options.h"
+#include "foundation/core/text/format.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::inspector {

@@ -6,11 +6,8 @@
 #include <utility>
 
 #include "foundation/core/transformed.h"
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/output_gate_options.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/part_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::inspector {

@@ -10,7 +10,7 @@
 #include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "scaling.h"
-#include "tools/compare/formatting.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

@@ -9,8 +9,7 @@
 
 #include "foundation/core/text/format.h"
 #include "result.h"
-#include "statistics.h"
-#include "tools/compare/formatting.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

@@ -12,8 +12,8 @@
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "scaling.h"
-#include "statistics.h"
 #include "tools/compare/request.h"
+#include "tools/compare/statistics.h"
 #include "training/tasks/task.h"
 #include "training/train/record/run_folder.h"
 

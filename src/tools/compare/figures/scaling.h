@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "statistics.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 

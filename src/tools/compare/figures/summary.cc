@@ -13,11 +13,10 @@
 #include "foundation/core/transformed.h"
 #include "result.h"
 #include "scaling.h"
-#include "statistics.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
+#include "tools/compare/statistics.h"
 #include "training/cost/report.h"
 
 namespace headroom::compare {

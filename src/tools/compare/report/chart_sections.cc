@@ -11,8 +11,8 @@
 #include "sections.h"
 #include "tools/compare/figures/result.h"
 #include "tools/compare/figures/scaling.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

@@ -11,9 +11,9 @@
 #include "headroom/core/files.h"
 #include "sections.h"
 #include "tools/compare/figures/result.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "headroom/core/error.h"
 #include "tools/compare/compare.h"
-#include "tools/compare/figures/statistics.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

@@ -9,8 +9,7 @@
 #include "foundation/core/transformed.h"
 #include "foundation/draw/charts.h"
 #include "sections.h"
-#include "tools/compare/figures/statistics.h"
-#include "tools/compare/formatting.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

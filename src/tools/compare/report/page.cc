@@ -10,8 +10,8 @@
 #include "foundation/draw/page.h"
 #include "headroom/core/files.h"
 #include "sections.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/run/checks.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

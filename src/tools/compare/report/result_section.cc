@@ -7,8 +7,8 @@
 
 #include "foundation/core/transformed.h"
 #include "sections.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

@@ -16,8 +16,8 @@
 #include "headroom/config/attention_part.h"
 #include "sections.h"
 #include "tools/compare/figures/result.h"
-#include "tools/compare/formatting.h"
 #include "tools/compare/run/plan.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

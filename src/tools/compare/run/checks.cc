@@ -15,7 +15,7 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
-#include "tools/compare/formatting.h"
+#include "tools/compare/statistics.h"
 #include "training/train/loop/start.h"
 #include "training/train/step/teacher.h"
 

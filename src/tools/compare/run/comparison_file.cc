@@ -11,7 +11,7 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/compare/formatting.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::compare {
 namespace {

@@ -10,7 +10,7 @@
 #include "headroom/config/field.h"
 #include "headroom/core/json.h"
 #include "tools/compare/compare.h"
-#include "tools/compare/figures/statistics.h"
+#include "tools/compare/statistics.h"
 
 namespace headroom::trial {
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "figures.h"
-#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/part_options.h"
 #include "training/cost/cost.h"
 #include "training/cost/count.h"
 

@@ -4,7 +4,6 @@
 
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
-#include "headroom/decode/beam_search.h"
 #include "headroom/decode/generate.h"
 #include "training/tasks/evaluation_loop.h"
 #include "translation.h"

@@ -17,7 +17,6 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
-#include "foundation/core/text/message.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"

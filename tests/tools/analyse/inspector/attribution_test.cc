@@ -4,7 +4,7 @@
 
 #include "engine/nn/combinations.h"
 #include "engine/nn/layer.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/part_options.h"
 #include "one_thread.h"
 #include "tools/analyse/inspector/inspector.h"
 

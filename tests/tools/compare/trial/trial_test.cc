@@ -42,7 +42,7 @@ TEST_F(TrialTest, TuningFindsEachSidesRateWithAnotherSeed) {
 
 TEST_F(TrialTest, RunsStoppedByTheClockAreToldByTheirSteps) {
   TrialRequest timed = trial(1e-9);
-  timed.base.config.train.seconds = timed.change.config.train.seconds = 2.0;
+  timed.base.config.train.seconds = timed.change.config.train.seconds = 0.2;
   timed.base.config.train.steps = timed.change.config.train.steps = 1000000;
   const Trial result = run_trial(timed);
   const Pair& pair = result.pairs.at(0);

@@ -1,9 +1,9 @@
-#include "dropout_rows.h"
+#include "rows.h"
 
 #include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/cpu/dropout_rows.cc"
+#define HWY_TARGET_INCLUDE "engine/kernels/cpu/rows.cc"
 #include <hwy/foreach_target.h>
 // Must follow foreach_target.h:
 #include <hwy/highway.h>
@@ -12,6 +12,28 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
+
+RowMaximum Maximum(const float* row, std::int64_t n) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  // x * 0 is 0 for finite x only, and a sum with NaN stays NaN.
+  Vector most = hn::Set(d, row[0]), zeros = hn::Zero(d);
+  std::int64_t j = 0;
+  for (; j + lanes <= n; j += lanes) {
+    const Vector x = hn::LoadU(d, row + j);
+    most = hn::Max(most, x);
+    zeros = hn::MulAdd(x, hn::Zero(d), zeros);
+  }
+  float greatest = hn::GetLane(hn::MaxOfLanes(d, most)), zero = hn::GetLane(hn::SumOfLanes(d, zeros));
+  for (; j < n; ++j) {
+    greatest = std::max(greatest, row[j]);
+    zero += row[j] * 0.0F;
+  }
+  if (zero != 0.0F) {
+    return {.index = 0, .finite = false};
+  }
+  return {.index = std::find(row, row + n, greatest) - row, .finite = true};
+}
 
 using Words = hn::Vec<Bits>;
 
@@ -75,11 +97,11 @@ HWY_INLINE void BackwardOf(const DropoutRule& rule, const T* d_y, const T* y, st
   });
 }
 
-void Forward(const DropoutRule& rule, const Rows& x, std::int64_t begin, std::int64_t end, const RowsOut& y) {
+void Dropout(const DropoutRule& rule, const Rows& x, std::int64_t begin, std::int64_t end, const RowsOut& y) {
   x.bf16 == nullptr ? ForwardOf(rule, x.f32, begin, end, y.f32) : ForwardOf(rule, x.bf16, begin, end, y.bf16);
 }
-void Backward(const DropoutRule& rule, const Rows& d_y, const Rows& y, std::int64_t begin, std::int64_t end,
-              const RowsOut& d_x) {
+void DropoutBackward(const DropoutRule& rule, const Rows& d_y, const Rows& y, std::int64_t begin, std::int64_t end,
+                     const RowsOut& d_x) {
   d_y.bf16 == nullptr ? BackwardOf(rule, d_y.f32, y.f32, begin, end, d_x.f32)
                       : BackwardOf(rule, d_y.bf16, y.bf16, begin, end, d_x.bf16);
 }
@@ -90,15 +112,20 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
-HWY_EXPORT(Forward);
-HWY_EXPORT(Backward);
+HWY_EXPORT(Maximum);
+HWY_EXPORT(Dropout);
+HWY_EXPORT(DropoutBackward);
+
+RowMaximum row_maximum(const float* row, std::int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(Maximum)(row, n);
+}
 
 void dropout(const DropoutRule& rule, const Rows& x, std::int64_t begin, std::int64_t end, const RowsOut& y) {
-  HWY_DYNAMIC_DISPATCH(Forward)(rule, x, begin, end, y);
+  HWY_DYNAMIC_DISPATCH(Dropout)(rule, x, begin, end, y);
 }
 void dropout_backward(const DropoutRule& rule, const Rows& d_y, const Rows& y, std::int64_t begin, std::int64_t end,
                       const RowsOut& d_x) {
-  HWY_DYNAMIC_DISPATCH(Backward)(rule, d_y, y, begin, end, d_x);
+  HWY_DYNAMIC_DISPATCH(DropoutBackward)(rule, d_y, y, begin, end, d_x);
 }
 
 }  // namespace headroom::kernels

@@ -1,5 +1,4 @@
-// Dropout with a mask that is a hash of the seed and the element's index: no mask is stored, the backward pass
-// recomputes it, and the number of threads does not matter.
+// Kernels on one row: its largest element, and dropout.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +7,16 @@
 
 namespace headroom::kernels {
 
+struct RowMaximum {
+  std::int64_t index = 0;  // of the first maximum; 0 unless all elements are finite
+  bool finite = true;      // whether all elements are finite
+};
+
+// Returns the largest element of a row of logits; `n` must be at least 1.
+RowMaximum row_maximum(const float* row, std::int64_t n);
+
+// Dropout with a mask that is a hash of the seed and the element's index: no mask is stored, the backward pass
+// recomputes it, and the number of threads does not matter.
 struct DropoutRule {
   std::uint64_t seed;
   std::int32_t threshold;  // an element is dropped if its 31 random bits are below it
