@@ -17,7 +17,7 @@ namespace headroom::train {
 
 // Returns the peak matmul rate in this precision on the device, with the current number of threads, in GFLOP/s (two
 // operations per multiply-accumulate): the higher of torch's rate for large matrices and, for fp32 on a CPU, the rate
-// for tiles that stay in cache. The first call measures it, in about 0.2 s; later calls return the cached value.
+// for tiles that stay in cache. The first call measures it, in about 0.05 s; later calls return the cached value.
 double matmul_rate(config::Precision precision, at::Device device);
 
 // Return the rate in GFLOP/s of torch's matmul of two n x n matrices, and of float32 tiles on the CPU. Every call
