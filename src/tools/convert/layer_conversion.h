@@ -39,7 +39,8 @@ std::vector<std::int64_t> sharing(const std::vector<std::int64_t>& owners, std::
 config::Config result_config(const ConvertRequest& request, const config::Config& source,
                              std::vector<std::string>& notes);
 
-// Returns the config with these layers. model.layers stays empty if all equal model.attention and model.mlp.
+// Returns the config with these layers. model.layers stays empty if all layers are alike. If any layer changes, keys
+// that all layers have in common are set in model.attention and model.mlp, where an export looks for them.
 config::Config with_layers(config::Config config, const std::vector<config::ModelOptions>& layers);
 
 // Copies all parameters except attention that changes and MLPs that become experts.

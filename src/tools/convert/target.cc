@@ -237,7 +237,18 @@ config::Config with_layers(config::Config config, const std::vector<config::Mode
   if (!same) {
     model.attention.window_pattern = config::AttentionOptions().window_pattern;
     add_entries([&](std::int64_t) { return model; });
-    model.layers = std::move(entries);
+    config::LayerOptions common{.repeat = 1, .attention = entries[0].attention, .mlp = entries[0].mlp};
+    for (const config::LayerOptions& entry : entries) {
+      const auto differs_in = [](const config::LayerOptions::Keys& keys) {
+        return [&keys](const auto& key) { return !keys.contains(key.first) || keys.at(key.first) != key.second; };
+      };
+      std::erase_if(common.attention, differs_in(entry.attention));
+      std::erase_if(common.mlp, differs_in(entry.mlp));
+    }
+    model.layers = {common};
+    model = model.of_layer(0);
+    add_entries([&](std::int64_t) { return model; });
+    model.layers = entries.size() > 1 ? std::move(entries) : std::vector<config::LayerOptions>();
   }
   return config;
 }

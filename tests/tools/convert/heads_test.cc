@@ -5,6 +5,7 @@
 
 #include "conversion.h"
 #include "tools/convert/fit.h"
+#include "tools/convert/layer_conversion.h"
 #include "training/cost/cost.h"
 
 namespace headroom::convert::heads_test {
@@ -124,6 +125,7 @@ TEST_F(HeadsTest, StayWithinEachBudget) {
   };
   EXPECT_LE(macs(written()), 0.5 * macs(dense()));
   EXPECT_NEAR(macs(written()) / macs(dense()), half.chosen.shares[0], 1e-9);
+  EXPECT_TRUE(with_layers(dense(), std::vector(2, dense("n_heads=1").model)).model.layers.empty());
   EXPECT_EQ(config::to_toml(half.config), config::to_toml(written()));
   for (std::int64_t layer = 0; layer < 2; ++layer) {
     const LayerChoice& own = half.chosen.layers[static_cast<std::size_t>(layer)];
@@ -179,9 +181,7 @@ TEST_F(HeadsTest, ALayerWhoseHeadsAreZeroGetsNone) {
 
 // This little storage needs shared keys, or else the loss of a layer or of most keys.
 TEST_F(HeadsTest, LayersShareKeysWithinABudgetOfTheCache) {
-  config::Config source = dense();
-  source.model.attention.n_heads = 1;
-  source.model.attention.d_head = 24;
+  const config::Config source = dense("n_heads=1 d_head=24");
   train(source);
   HeadsRequest half = budget("kv_cache=0.5");
   half.convert.target = source;
