@@ -4,9 +4,10 @@ Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S k
 value, N rows.
 
 All functions except `adamw` and `muon` are differentiable in their floating-point tensors, work under `torch.compile` and
-`torch.export`, and release the GIL. `implementation` is "automatic" (fused if it supports these tensors, otherwise the
-reference), "fused" (ValueError if it does not) or "reference" (plain tensor operations on any device, which specify the
-result). Arguments of wrong shapes, types or values raise ValueError.
+`torch.export`, and release the GIL. `flex_attention` with captured tensors breaks the graph of torch.compile and cannot be
+exported. `implementation` is "automatic" (fused if it supports these tensors, otherwise the reference), "fused" (ValueError
+if it does not) or "reference" (plain tensor operations on any device, which specify the result). Tensors of wrong shapes,
+dtypes or values raise ValueError.
 """
 
 from __future__ import annotations

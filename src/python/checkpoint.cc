@@ -61,7 +61,10 @@ at::Tensor decode(const tokenizers::Tokenizer& tokenizer, const at::Tensor& ids)
   const at::Tensor there = ids.to(at::kCPU).contiguous();
   for (const std::int64_t id :
        std::span(there.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(there.numel()))) {
-    narrow.push_back(id < 0 || id > INT32_MAX ? -1 : static_cast<std::int32_t>(id));
+    narrow.push_back(static_cast<std::int32_t>(id));
+    if (narrow.back() != id) {
+      fail("decode: an id must be 0 to {}, got {}", tokenizer.vocabulary_size() - 1, id);
+    }
   }
   return to_tensor(tokenizer.decode(narrow));
 }

@@ -157,7 +157,8 @@ def test_tokenizers(tmp_path):
     assert tokenizer.decode(tokenizer.encode("né")) == "né" and tokenizer.decode([255]) == "\ufffd"
     for other in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
         assert other.name == tokenizer.name
-    assert_refused(lambda: tokenizer.decode([256]), "an id must be 0 to 255, got 256")
+    for outside in (256, -1, 2**40):
+        assert_refused(lambda: tokenizer.decode([outside]), f"an id must be 0 to 255, got {outside}")
     assert tokenizer.decode([]) == "" and tokenizer.decode(torch.tensor([65], dtype=torch.int32)) == "A"
     assert_refused(lambda: tokenizer.decode(torch.zeros(2, 2)), "ids must be int64")
     assert_refused(lambda: tokenizer.decode([65.5]), "ids must be int64")

@@ -40,6 +40,7 @@ def test_mixture_and_composition_reach_the_operator():
     assert (whole - hf.attention(q, k, v, scale=0.4, pre=pre, post=post)).abs().max() > 1e-3
     a = rand(B, H, T, S)
     torch.testing.assert_close(hf.head_map(a, post), a + torch.einsum("bmts,mn->bnts", a, post.fixed[0]))
+    assert hf.head_map(a.bfloat16(), hf.HeadMap(query=pre.query, query_rank=2, query_gate=True)).dtype == torch.bfloat16
 
 
 def test_a_map_without_skip_and_terms_is_0():
@@ -119,6 +120,7 @@ def test_second_derivatives_of_the_cross_entropy_need_the_reference(of):
 REFUSALS = {
     "types": (lambda: hf.attention(rand(2, 2, 3, 4), rand(2, 2, 3, 4).double(), rand(2, 2, 3, 4)),
               "must have one floating dtype, got Double"),
+    "a mask as a bias": (lambda: hf.attention(*heads(), bias=rand(1, 4, 9, 13) > 0), "biases and sink must be floating-point, got Bool"),
     "devices": (lambda: hf.attention(rand(2, 2, 3, 4), rand(2, 2, 3, 4).to("meta"), rand(2, 2, 3, 4)),
                 "tensors must be on one device, got cpu and meta"),
     "an index out of range": (lambda: hf.expert_linear(rand(7, 5), rand(6, 5, 3), torch.full((7, 2, 1), 6)), r"must lie in \[0, 6\)"),

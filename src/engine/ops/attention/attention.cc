@@ -39,34 +39,24 @@ void check_mixture(const AttentionInputs& in) {
   }
 }
 
-void check_bias(const AttentionInputs& in) {
-  const at::Tensor& bias = *in.bias;
-  const c10::SymInt b = in.q.sym_size(0), h = in.q.sym_size(1), t = in.q.sym_size(2), s = in.k.sym_size(2);
-  const auto one_or = [&](std::int64_t axis, const c10::SymInt& size) {
-    return bias.sym_size(axis) == 1 || bias.sym_size(axis) == size;
-  };
-  if (bias.dim() != 4 || !one_or(0, b) || bias.sym_size(1) != h || !one_or(2, t) || bias.sym_size(3) != s) {
-    fail("attention: bias must be [{} or 1, {}, {} or 1, {}], got {}", text_of(b), text_of(h), text_of(t), text_of(s),
-         shape_of(bias));
-  }
-}
-
-void check_token_biases(const AttentionInputs& in) {
+void check_biases(const AttentionInputs& in) {
   if (in.query_bias.has_value() != in.key_bias.has_value()) {
     fail("attention: query_bias and key_bias must be given together");
   }
-  const auto check_one = [&](const char* name, const at::Tensor& bias, const c10::SymInt& tokens) {
-    const c10::SymInt b = in.q.sym_size(0), h = in.q.sym_size(1);
-    if (bias.dim() != 3 || (bias.sym_size(0) != 1 && bias.sym_size(0) != b) || bias.sym_size(1) != h ||
-        bias.sym_size(2) != tokens) {
-      fail("attention: {} must be [{} or 1, {}, {}], got {}", name, text_of(b), text_of(h), text_of(tokens),
-           shape_of(bias));
+  const c10::SymInt b = in.q.sym_size(0), h = in.q.sym_size(1), t = in.q.sym_size(2), s = in.k.sym_size(2);
+  const auto check_one = [&](const char* name, const OptionalTensor& bias, std::int64_t n_axes, const c10::SymInt& n) {
+    const auto one_or = [&](std::int64_t axis, const c10::SymInt& size) {
+      return bias->sym_size(axis) == 1 || bias->sym_size(axis) == size;
+    };
+    if (bias && (bias->dim() != n_axes || !one_or(0, b) || bias->sym_size(1) != h || (n_axes == 4 && !one_or(2, t)) ||
+                 bias->sym_size(-1) != n)) {
+      fail("attention: {} must be [{} or 1, {}, {}{}], got {}", name, text_of(b), text_of(h),
+           n_axes == 4 ? text_of(t) + " or 1, " : "", text_of(n), shape_of(*bias));
     }
   };
-  if (in.query_bias) {
-    check_one("query_bias", *in.query_bias, in.q.sym_size(2));
-    check_one("key_bias", *in.key_bias, in.k.sym_size(2));
-  }
+  check_one("bias", in.bias, 4, s);
+  check_one("query_bias", in.query_bias, 3, t);
+  check_one("key_bias", in.key_bias, 3, s);
 }
 
 void check(const AttentionInputs& in) {
@@ -103,10 +93,7 @@ void check(const AttentionInputs& in) {
   if (r && in.q_position->sym_sizes() != q.sym_sizes()) {
     fail("attention: q_position must be shaped as q, {}, got {}", shape_of(q), shape_of(*in.q_position));
   }
-  if (in.bias) {
-    check_bias(in);
-  }
-  check_token_biases(in);
+  check_biases(in);
   if (in.sink && (in.sink->dim() != 1 || in.sink->sym_size(0) != q.sym_size(1))) {
     fail("attention: sink must be [H] = {}, got {}", text_of(q.sym_size(1)), shape_of(*in.sink));
   }
@@ -202,7 +189,6 @@ at::Tensor attention_of_sequences(const AttentionInputs& in, Implementation impl
   return rows.size() == 1 ? rows[0] : at::cat(rows);
 }
 
-// The public operator's arguments.
 struct AttentionCall {
   AttentionInputs in;
   Mixture mixture;
@@ -227,12 +213,17 @@ struct AttentionCall {
 };
 
 at::Tensor attention_call(const AttentionCall& c) {
-  require_floating("attention", "q, k and v", {c.in.q, c.in.k, c.in.v});
-  if (c.in.mask.valid_keys) {
-    require_type("attention", "valid_keys", *c.in.mask.valid_keys, at::kBool);
-  }
   AttentionInputs in = c.in;
   const Mixture& mixture = c.mixture;
+  require_floating("attention", "q, k and v", {in.q, in.k, in.v});
+  for (const OptionalTensor& given : {in.q_position, in.r, in.bias, in.query_bias, in.key_bias, in.sink}) {
+    if (given && !given->is_floating_point()) {  // a mask, for example
+      fail("attention: q_position, r, biases and sink must be floating-point, got {}", toString(given->scalar_type()));
+    }
+  }
+  if (in.mask.valid_keys) {
+    require_type("attention", "valid_keys", *in.mask.valid_keys, at::kBool);
+  }
   if (!mixture.more_keys.empty() || mixture.shift || mixture.coefficient || mixture.prior || mixture.epsilon != 0.0) {
     in.mixture = mixture;
   }

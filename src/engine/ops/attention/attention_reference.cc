@@ -143,7 +143,7 @@ at::Tensor mixture_scores(const AttentionInputs& in, const Visit& visit) {
   for (std::int64_t r = 0; r < mixture.n_components(); ++r) {
     const at::Tensor key = mixture.shift ? in.k - mixture.shift->select(0, r).to(in.k.scalar_type())
                            : r == 0      ? in.k
-                                         : mixture.more_keys[static_cast<std::size_t>(r - 1)];
+                                         : mixture.more_keys[static_cast<std::size_t>(r - 1)].to(in.k.scalar_type());
     const at::Tensor score = component_score(in, key, r);
     scores.push_back(visit ? visit(AttentionStage::component, score) : score);
   }
@@ -230,7 +230,8 @@ at::Tensor attend(const AttentionInputs& given, const Weigh& weigh, const Visit&
   };
   at::Tensor scores = content_scores(in, visit, in_blocks);
   if (in.r) {
-    scores = scores + skew(products(*in.q_position, in.r->unsqueeze(0), in_blocks), n_keys) * in.scale;
+    const at::Tensor p = in.q_position->to(in.q.scalar_type()), r = in.r->to(in.q.scalar_type());
+    scores = scores + skew(products(p, r.unsqueeze(0), in_blocks), n_keys) * in.scale;
   }
   if (scores.scalar_type() == at::kBFloat16 || scores.scalar_type() == at::kHalf) {
     scores = scores.to(at::kFloat);

@@ -92,6 +92,7 @@ FusedExpertLinear::Arguments expert_linear_backward_meta(const FusedExpertLinear
 at::Tensor expert_linear_call(const Call<FusedExpertLinear::Arguments>& c) {
   require_type("expert_linear", "index", c.in.index, at::kLong);
   require_floating("expert_linear", "input and bank", {c.in.input, c.in.bank});
+  require_floating("expert_linear", "weight", {c.in.weight.value_or(c.in.input)});
   return expert_linear(c.in, implementation_named(c.implementation));
 }
 

@@ -105,7 +105,7 @@ struct HeadMapCall {
 
 at::Tensor head_map_call(const HeadMapCall& c) {
   require_floating("head map", "a", {c.a});
-  return apply_head_map(c.map.map(), c.a);
+  return in_type(apply_head_map(c.map.map(), c.a), c.a.scalar_type());
 }
 
 }  // namespace
