@@ -239,8 +239,8 @@ std::tuple<at::Tensor, at::Tensor> log_sigmoid_forward(const at::Tensor& x) {
 // Handles elementwise operators, with or without a last argument for the result.
 void elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
-  const at::Tensor out =
-      op.schema().is_mutable() ? arguments.back().toTensor() : arguments.front().toTensor().new_empty(0);
+  const at::Tensor last = arguments.back().toTensor();
+  const at::Tensor out = op.schema().is_mutable() ? last : last.new_empty(0);
   std::vector<std::int64_t> sizes;
   for (std::size_t i = 0; i < arguments.size() - (op.schema().is_mutable() ? 1 : 0); ++i) {
     if (arguments[i].isTensor()) {
@@ -258,7 +258,8 @@ TORCH_LIBRARY_IMPL(aten, Meta, library) {
   library.impl("index_select", index_select);
   library.impl("native_layer_norm", native_layer_norm);
   library.impl("log_sigmoid_forward", log_sigmoid_forward);
-  for (const char* name : {"abs.out", "floor_divide", "logical_and.out", "logical_not.out", "logical_or.out", "relu"}) {
+  for (const char* name :
+       {"abs.out", "floor_divide", "logical_and.out", "logical_not.out", "logical_or.out", "relu", "where.self"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&elementwise>());
   }
 }
