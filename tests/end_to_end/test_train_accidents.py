@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import time
+import tomllib
 
 import pytest
 
@@ -185,7 +186,10 @@ def test_checkpoints_that_do_not_fit_are_refused_before_training(tmp_path):
 def test_resuming_nothing_or_a_finished_run_is_announced(headroom, tiny, tmp_path):
     again = ["train", tiny, "--set", "train.steps=4", "--out", tmp_path / "run", "--resume"]
     assert f"nothing to resume in {tmp_path / 'run'}: the run starts at step 0" in headroom(*again).stderr
-    assert "has done all of its 4 steps" in headroom(*again).stderr
+    record = tomllib.loads((tmp_path / "run/config.toml").read_text())
+    other = ["--set", "train.learning_rate=0.5", "--set", "train.betas=[0.5, 0.5]", "--set", "train.precision=bf16"]
+    assert "has done all of its 4 steps" in headroom(*again, *other).stderr
+    assert tomllib.loads((tmp_path / "run/config.toml").read_text()) == record
 
 
 def test_a_long_first_step_is_left_within_seconds(tmp_path):

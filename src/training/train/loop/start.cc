@@ -44,6 +44,13 @@ constexpr std::string_view kFixed[] = {"train.batch_size",     "train.batch_toke
                                        "train.start_from",     "train.start_sha256",   "train.teacher",
                                        "train.teacher_sha256", "train.teacher_weight", "train.teacher_temperature"};
 
+// Keys that only the steps read.
+constexpr std::string_view kOfSteps[] = {
+    "train.learning_rate",       "train.schedule",      "train.cosine_period", "train.warmup_steps",
+    "train.final_learning_rate", "train.betas",         "train.epsilon",       "train.weight_decay",
+    "train.muon_learning_rate",  "train.muon_momentum", "train.clip_norm",     "train.label_smoothing",
+    "train.precision",           "train.implementation"};
+
 }  // namespace
 
 std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel::GlooGroup& group) {
@@ -78,7 +85,7 @@ std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel:
   return point;
 }
 
-config::Config as_resumed(config::Config config, const config::Config& past_config) {
+config::Config as_resumed(config::Config config, const config::Config& past_config, std::int64_t step) {
   config::TrainOptions& options = config.train;
   const config::TrainOptions& past = past_config.train;
   if (options.precision == config::Precision::automatic) {
@@ -102,6 +109,10 @@ config::Config as_resumed(config::Config config, const config::Config& past_conf
   }
   if (options.teacher_sha256.empty()) {
     options.teacher_sha256 = past.teacher_sha256;
+  }
+  if (step == options.steps) {
+    config::take_values(config, past_config,
+                        [](std::string_view key) { return std::ranges::find(kOfSteps, key) != std::end(kOfSteps); });
   }
   return config;
 }

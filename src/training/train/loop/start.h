@@ -38,8 +38,9 @@ std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel:
 
 // Returns the config of a run that continues one with the config `past`. Values that the earlier run determined are
 // kept: resolved "auto" values, the steps that train.seconds allowed, the accumulators that its ranks needed, the
-// teacher's hash. Validation and checkpoint intervals are kept only for the same number of steps.
-config::Config as_resumed(config::Config config, const config::Config& past);
+// teacher's hash. Validation and checkpoint intervals are kept only for the same number of steps. If no step is left
+// after `step`, so are the options of steps: the run's record says what its steps were trained with.
+config::Config as_resumed(config::Config config, const config::Config& past, std::int64_t step = 0);
 
 // Throws UserError naming the first key that differs but must not: any key of `model`, a key on which the saved state
 // depends (batch_size, batching, seed, optimizer), or train.seconds. Logs other changes (more steps, another learning

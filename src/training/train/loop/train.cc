@@ -57,7 +57,7 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
     config = with_resumed_parameters(std::move(config), *resumed);
   }
   if (resumed) {
-    config = as_resumed(std::move(config), resumed->checkpoint.config);
+    config = as_resumed(std::move(config), resumed->checkpoint.config, resumed->checkpoint.step);
   }
   config::Precision& precision = config.train.precision;
   precision = models::resolve(precision, models::resolve(config.train.device));
