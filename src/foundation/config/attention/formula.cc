@@ -143,14 +143,19 @@ Node try_at(const formula::Program& program, const std::vector<LearnedValue>& le
   });
 }
 
-void check_numbers(const detail::Checker& check, const Programs& all, std::int64_t n_heads) {
+// Weights without a softmax and scores that heads compose must be `finite`: the softmax alone makes a weight of -inf.
+void check_numbers(const detail::Checker& check, const Programs& all, std::int64_t n_heads, bool finite) {
   for (const double s : {-4.0, -1.0, 0.0, 1.0, 4.0}) {
     for (const Pair& pair : {Pair{s, 0, 0, 0}, Pair{s, 1, 0, 0}, Pair{s, 7, 3, static_cast<double>(n_heads - 1)}}) {
       const Node mask = try_at(all.mask, all.learned, pair), score = try_at(all.score, all.learned, pair);
       const bool wrong_mask = std::isnan(mask.constant), visible = mask.constant != 0.0;
-      check.require(!wrong_mask && !(visible && std::isnan(score.constant)), wrong_mask ? "mask" : "formula",
-                    "{} gives no number at the start for s = {}, i = {}, j = {}, h = {}",
-                    formula::name((wrong_mask ? mask : score).op), pair.s, pair.i, pair.j, pair.h);
+      const auto value = static_cast<float>(score.constant);
+      const bool wrong_score = std::isnan(value) || (std::isinf(value) && (finite || value > 0.0F));
+      const bool infinite = !wrong_mask && std::isinf(value);
+      check.require(!wrong_mask && !(visible && wrong_score), wrong_mask ? "mask" : "formula",
+                    "{} gives {} at the start for s = {}, i = {}, j = {}, h = {}",
+                    infinite ? "it" : formula::name((wrong_mask ? mask : score).op),
+                    infinite ? fmt::format("{}", value) : "no number", pair.s, pair.i, pair.j, pair.h);
     }
   }
 }
@@ -210,7 +215,8 @@ void check_formula(const Checker& check, const AttentionOptions& a) {
   }
   const std::size_t colon = std::min(wrong.find(": "), wrong.size());
   check.require(wrong.empty(), wrong.substr(0, colon), "{}", wrong.substr(std::min(colon + 2, wrong.size())));
-  check_numbers(check, all, a.computed_heads());
+  const bool composed = a.composition.name() != "none" && a.of<CompositionOptions>().composes("pre");
+  check_numbers(check, all, a.computed_heads(), !plain || composed);
 }
 
 // Operations of one operand. Torch's derivatives read the result of the first kind and the operand of the second.
