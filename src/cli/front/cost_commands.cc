@@ -93,6 +93,7 @@ void add_cost(Program& program) {
                       "numbers of ranks: show what a rank stores, computes and sends in a training step")
           ->delimiter(',')
           ->allow_extra_args(false)  // CONFIG may follow
+          ->check(whole_number(1, 65536))
           ->type_name("N,...");
   command
       .add_flag("--sharded", options->devices.sharded, "with --processes: of python -m headroom_torch.train, by FSDP2")
@@ -101,6 +102,7 @@ void add_cost(Program& program) {
       .add_option("--rate", options->devices.macs_per_second,
                   "with --processes: assumed multiply-accumulates per second of a rank")
       ->capture_default_str()
+      ->needs(processes)
       ->type_name("MACS");
 }
 

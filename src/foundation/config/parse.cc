@@ -264,9 +264,9 @@ std::size_t value_end(std::string_view text, std::size_t at) {
       quote = c == quote ? 0 : quote;
     } else if (c == '"' || c == '\'') {
       quote = c;
-    } else if (c == '[' || c == '{') {
+    } else if (c == '[' || c == '{' || c == '(') {
       ++depth;
-    } else if (c == ']' || c == '}') {
+    } else if (c == ']' || c == '}' || c == ')') {
       --depth;
     } else if (c == ',' && depth <= 0) {
       break;

@@ -17,6 +17,12 @@ namespace {
 // Thrown if a value does not fit the field.
 struct Refused {};
 
+void require(bool fits) {
+  if (!fits) {
+    throw Refused();
+  }
+}
+
 bool within(const Interval& range, double value) {
   const bool low = range.above ? value > range.low : value >= range.low;
   const bool high = range.below ? value < range.high : value <= range.high;
@@ -49,33 +55,23 @@ std::string with_range(const std::string& noun, const Interval& range, const cha
 // Compares as integers, because rounding to double could move the value into the range.
 std::int64_t to_integer(const toml::node& value, const Interval& range) {
   constexpr double kBeyond = 0x1p63;
-  if (!value.is_integer()) {
-    throw Refused();
-  }
+  require(value.is_integer());
   const std::int64_t number = value.as_integer()->get();
   const bool above_high = range.high < kBeyond && number > static_cast<std::int64_t>(range.high);
-  if (above_high || !within(range, static_cast<double>(number))) {
-    throw Refused();
-  }
+  require(!above_high && within(range, static_cast<double>(number)));
   return number;
 }
 
 double to_double(const toml::node& value, const Interval& range) {
-  if (!value.is_integer() && !value.is_floating_point()) {
-    throw Refused();
-  }
+  require(value.is_integer() || value.is_floating_point());
   const double number =
       value.is_integer() ? static_cast<double>(value.as_integer()->get()) : value.as_floating_point()->get();
-  if (!within(range, number)) {
-    throw Refused();
-  }
+  require(within(range, number));
   return number;
 }
 
 const std::string& to_text(const toml::node& value) {
-  if (!value.is_string()) {
-    throw Refused();
-  }
+  require(value.is_string());
   return value.as_string()->get();
 }
 
@@ -112,12 +108,15 @@ std::string on_one_line(const toml::node& value) {
 std::string table_text(const toml::node& value) {
   if (value.is_string()) {
     const std::string& text = to_text(value);  // flatten() gives the keys without braces
-    const toml::table parsed = parse_toml("table = " + (text.starts_with('{') ? text : "{" + text + "}"), "a table");
+    toml::table parsed;
+    try {
+      parsed = parse_toml("table = " + (text.starts_with('{') ? text : "{" + text + "}"), "");
+    } catch (const UserError&) {
+      throw Refused();
+    }
     return parsed.size() == 1 ? table_text(*parsed.get("table")) : throw Refused();
   }
-  if (!value.is_table()) {
-    throw Refused();
-  }
+  require(value.is_table());
   std::string text;
   for (const auto& [key, inner] : *value.as_table()) {
     text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", in_quotes(key.str()),
@@ -132,9 +131,7 @@ struct Assigner {
   const toml::node& value;
 
   void operator()(bool* slot) const {
-    if (!value.is_boolean()) {
-      throw Refused();
-    }
+    require(value.is_boolean());
     *slot = value.as_boolean()->get();
   }
   void operator()(std::int64_t* slot) const {
@@ -149,18 +146,14 @@ struct Assigner {
     std::vector<std::string> texts;
     for (const toml::node& element : elements()) {
       texts.push_back(to_text(element));
-      if (!field.choices.empty() && std::ranges::find(field.choices, texts.back()) == field.choices.end()) {
-        throw Refused();
-      }
+      require(field.choices.empty() || std::ranges::find(field.choices, texts.back()) != field.choices.end());
     }
     *slot = std::move(texts);
   }
   void operator()(std::vector<LayerOptions>* /*slot*/) const { throw Refused(); }  // assign_layers() sets it
   void operator()(const Choice& choice) const {
     const std::string& text = to_text(value);
-    if (std::ranges::find(choice.names, text) == choice.names.end()) {
-      throw Refused();
-    }
+    require(std::ranges::find(choice.names, text) != choice.names.end());
     choice.set(text);
   }
 
@@ -173,9 +166,7 @@ struct Assigner {
     return list;
   }
   const toml::array& elements() const {
-    if (!value.is_array()) {
-      throw Refused();
-    }
+    require(value.is_array());
     return *value.as_array();
   }
 };

@@ -5,7 +5,6 @@
 #include "cost.h"
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/transformed.h"
-#include "headroom/core/error.h"
 #include "headroom/core/exact.h"
 
 namespace headroom::cost {
@@ -16,7 +15,6 @@ using namespace parallel;
 namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
-constexpr std::int64_t kMostRanks = 65536;
 
 // Totals over the shards of one rank.
 struct RankLoad {
@@ -46,9 +44,6 @@ std::vector<RankLoad> loads_of(const std::vector<ParameterTensor>& tensors, std:
 }  // namespace
 
 RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
-  if (ranks < 1 || ranks > kMostRanks) {
-    user_error("cost: the number of ranks must be from 1 to {}, got {}", kMostRanks, ranks);
-  }
   const std::int64_t n = ranks;
   Config config = given;
   raise_accumulators(config.train, n);

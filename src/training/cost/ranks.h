@@ -50,8 +50,7 @@ struct RanksCost {
   double hiding_bandwidth(double macs_per_second) const;
 };
 
-// Throws UserError for fewer than 1 or more than 65536 ranks, if they do not divide the batch evenly, and if a count
-// does not fit 63 bits.
+// Throws UserError if the ranks, 1 or more, do not divide the batch evenly, and if a count does not fit 63 bits.
 RanksCost ranks_cost(const config::Config& config, std::int64_t ranks);
 
 // The same for headroom_torch.train, whose ranks store only their own s = P / N elements: 4 s each of parameters and

@@ -101,6 +101,7 @@ TEST(Variation, ValuesStandBetweenCommas) {
   EXPECT_EQ(rate.values, (std::vector<std::string>{"3e-4", "1e-3"}));
   EXPECT_EQ(parse_variation("a=[v,o],[o]", "--tune").values, (std::vector<std::string>{"[v,o]", "[o]"}));
   EXPECT_EQ(parse_variation("a={b=1,c=2},{b=2}", "--tune").values, (std::vector<std::string>{"{b=1,c=2}", "{b=2}"}));
+  EXPECT_EQ(parse_variation("a=s,max(s,1)", "--tune").values, (std::vector<std::string>{"s", "max(s,1)"}));
   EXPECT_EQ(parse_variation("a=\"x,y\",z", "--tune").values, (std::vector<std::string>{"\"x,y\"", "z"}));
   for (const char* wrong : {"", "a", "=1", "a=", "a=1,", "a=,1", "a=1,,2"}) {
     EXPECT_TRUE(complaint_of([&] { parse_variation(wrong, "compare: --tune"); }).starts_with("compare: --tune "));

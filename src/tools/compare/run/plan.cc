@@ -210,7 +210,6 @@ void set_steps_within(double seconds, CompareRequest& request, const CompareRequ
 }
 
 void check_seeds(const Plan& plan) {
-  constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;  // the maximum of train.seed
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       if (choice.config.train.seed > kMostSeed - (plan.end_index() - 1)) {

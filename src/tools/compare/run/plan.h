@@ -20,6 +20,7 @@
 namespace headroom::compare {
 
 inline constexpr std::int64_t kMostSeeds = 10000;
+inline constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;  // the maximum of train.seed
 
 struct PlannedRun {
   Values values;          // tuned keys and their values

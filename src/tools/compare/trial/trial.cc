@@ -72,15 +72,9 @@ std::vector<std::string> changed_keys(const config::Config& base, const config::
           "change the data or the tokenizer",
           key, value, after[i].second);
     }
-    if (key == "train.seed") {
-      user_error(
-          "try: train.seed: is {} in the base and {} in the change, but both runs of a pair have the same seed; give "
-          "--both train.seed=N, or --change-seed N for other seeds of the change",
-          value, after[i].second);
-    }
-    if (key == "train.seconds") {
-      user_error("try: train.seconds: is {} in the base and {} in the change; set it for both, with --both", value,
-                 after[i].second);
+    if (key == "train.seed" || key == "train.seconds") {
+      user_error("try: {}: is {} in the base and {} in the change; set it for both, with --both{}", key, value,
+                 after[i].second, key == "train.seed" ? ", or give the change other seeds, with --change-seed N" : "");
     }
     changed.push_back(fmt::format("{}: {} -> {}", key, value, after[i].second));
   }
@@ -230,9 +224,6 @@ void tune(Side& side, Trainer& trainer) {
 
 // Checks the request. Returns the data, which both sides share.
 train::RunData check_request(const TrialRequest& request, const tasks::Task& task) {
-  if (request.test.pairs < 2) {
-    user_error("try: --pairs: must be at least 2, got {}", request.test.pairs);
-  }
   compare::Plan plan{.models = {}, .variations = {}, .seeds = 1, .command = "try"};
   for (const compare::NamedConfig* named : {&request.base, &request.change}) {
     plan.models.push_back({named->name, {{.values = {}, .config = named->config, .folder = request.out}}});
@@ -245,6 +236,10 @@ train::RunData check_request(const TrialRequest& request, const tasks::Task& tas
 void check_seeds(const TrialRequest& request) {
   const std::int64_t base = request.base.config.train.seed, change = request.change_seed.value_or(base);
   const std::int64_t needed = request.test.pairs + (request.tune ? 1 : 0);
+  if (const std::int64_t first = std::max(base, change); first > compare::kMostSeed - needed + 1) {
+    user_error("try: {}: the last of {} seeds from {} is above {}", change > base ? "--change-seed" : "train.seed",
+               needed, first, compare::kMostSeed);
+  }
   if (change != base && std::abs(change - base) < needed) {
     user_error(
         "try: --change-seed: {} shares seeds with the base, whose {} runs have the seeds {} to {}, so the pairs would "
