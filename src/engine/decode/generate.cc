@@ -112,6 +112,9 @@ std::string TextStream::push(std::int32_t id) {
   const std::size_t settled = text.size() - unsettled_bytes(text), from = std::min(returned_, settled);
   if (settled < text.size() || text.empty()) {
     returned_ = std::max(returned_, settled);
+    if (text.empty() && tokenizer_.decode(std::vector<std::int32_t>{id, id}).empty()) {
+      ids_.pop_back();  // never has text; a long run of such tokens would be decoded again with each of them
+    }
   } else {
     // A context without text (such as a space) would make the tokenizer treat the next token as the text's start.
     if (!tokenizer_.decode(std::span<const std::int32_t>(ids_).subspan(released_)).empty()) {
