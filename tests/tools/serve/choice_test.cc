@@ -65,6 +65,7 @@ TEST(Choice, TheEndTokenIsNotPartOfTheAnswer) {
 
 TEST(Choice, AnIncompleteCharacterIsReplacedByteByByte) {
   EXPECT_EQ(write("a\xe2\x82", {}).text, "a\ufffd\ufffd");
+  EXPECT_EQ(write("a\xe2\x82-", {.details = true}).offsets, (std::vector<std::int64_t>{0, 1, 1, 3}));
 }
 
 // Returns the text before the first stop string; the text is pushed in pieces of this many bytes.
@@ -98,8 +99,7 @@ TEST(StopStrings, HoldBackOnlyTextThatMayBelongToOne) {
   EXPECT_EQ(stop.push("xy"), "");
   EXPECT_EQ(stop.push("z and more"), "");
   EXPECT_TRUE(stop.stopped());
-  EXPECT_EQ(stop.push("xq"), "");
-  EXPECT_EQ(stop.finish(), "");
+  EXPECT_EQ(stop.push("xq") + stop.finish(), "");
 }
 
 }  // namespace headroom::serve::choice_test

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "foundation/core/text/utf8.h"
 #include "routes.h"
 #include "tools/serve/engine/scheduler.h"
 
@@ -116,17 +115,17 @@ class CompletionResponse {
     const ServedModel& model = completion_.model();
     decode::TextStream stream(model.tokenizer(), {});
     std::string decoded;
-    std::int64_t before = 0;
+    std::int64_t length = 0;  // of `decoded`, in characters
     for (const std::int64_t id : completion_.prompts()[prompt]) {
-      answer.offsets.push_back(before);
-      const std::string text = stream.push(static_cast<std::int32_t>(id));
-      before += static_cast<std::int64_t>(count_characters(text));
+      const auto [text, before] = push_token(stream, static_cast<std::int32_t>(id));
+      answer.offsets.push_back(length + before);
+      length += characters(text);
       decoded += text;
     }
     decoded += stream.finish();
     const auto* given = std::get_if<std::string>(&request_.prompts[prompt]);
     answer.echo = given != nullptr ? *given : decoded;
-    answer.echoed = static_cast<std::int64_t>(count_characters(answer.echo));
+    answer.echoed = characters(answer.echo);
   }
 
   void show(const TokenDetails& token, Answer& answer, Details& details) const {

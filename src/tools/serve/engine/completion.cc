@@ -150,13 +150,17 @@ void Completion::put(Delta delta) {
   changed_.notify_all();
 }
 
-namespace {
-
 std::int64_t characters(std::string_view text) {
   return static_cast<std::int64_t>(count_characters(text));
 }
 
-}  // namespace
+std::pair<std::string, std::int64_t> push_token(decode::TextStream& stream, std::int32_t id) {
+  const std::string held = decode::TextStream(stream).finish();
+  std::string text = stream.push(id);
+  // Otherwise the token completes a character that the held bytes begin.
+  const std::int64_t before = text.starts_with(held) ? characters(held) : 0;
+  return {std::move(text), before};
+}
 
 std::string StopStrings::push(std::string_view piece) {
   if (stopped_) {
@@ -219,9 +223,9 @@ Delta Choice::take(const decode::TokenEvent& event) {
     delta.finish_reason = "stop";
     return delta;
   }
-  const std::string text = stream_.push(static_cast<std::int32_t>(event.id));
+  const auto [text, before] = push_token(stream_, static_cast<std::int32_t>(event.id));
   if (options_.details) {
-    pending_.push_back({event, decoded_});
+    pending_.push_back({event, decoded_ + before});
     ends_.push_back(decoded_ + characters(text));
   }
   decoded_ += characters(text);

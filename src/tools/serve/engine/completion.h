@@ -22,6 +22,12 @@
 
 namespace headroom::serve {
 
+std::int64_t characters(std::string_view text);
+
+// Passes a token to the stream. Returns the text that it completes, and how many characters of this text are bytes of
+// earlier tokens that turned out not to begin a character.
+std::pair<std::string, std::int64_t> push_token(decode::TextStream& stream, std::int32_t id);
+
 // Ends a text before the first of several stop strings, even if they span pieces.
 class StopStrings {
  public:
