@@ -66,7 +66,7 @@ def test_a_full_queue(narrow):
         response.close()
         connection.close()
         assert text(waiting.result())
-    assert narrow.post("/v1/completions", {"prompt": ["a"] * 3}).error["code"] == "too_many_answers"
+    assert narrow.post("/v1/completions", {"prompt": ["a"] * 3}).error.items() >= {"code": "too_many_answers", "param": "prompt"}.items()
 
 
 def test_an_answer_that_takes_too_long(served):

@@ -43,7 +43,8 @@ void Scheduler::make_engine(ModelQueue& queue) const {
 void Scheduler::submit(std::shared_ptr<Completion> completion) {
   const std::int64_t more = completion->answers();
   if (more > capacity_) {
-    refuse(400, "too_many_answers", "n", "n: {} answers requested, at most {} are supported at a time", more,
+    const char* const field = completion->request().n > 1 ? "n" : "prompt";
+    refuse(400, "too_many_answers", field, "{}: {} answers requested, at most {} are supported at a time", field, more,
            capacity_);
   }
   {
