@@ -185,7 +185,8 @@ std::vector<fs::path> checkpoints_of(const fs::path& run) {
 }
 
 Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
-  const std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
+  std::vector<fs::path> files = checkpoints_of(run);
+  std::ranges::reverse(files);  // newest first
   if (count < 1 || std::ssize(files) < count) {
     user_error("{}: holds {}, too few for the mean of {}; see train.checkpoint_every and train.keep_checkpoints",
                run.string(), counted(std::ssize(files), "checkpoint"), count);

@@ -112,7 +112,7 @@ TEST(Checkpoint, TheMeanOfTheNewest) {
   }
   EXPECT_EQ(build_model(mean)->parameters().count(), models::LanguageModel(config.model, 1).parameters().count());
   EXPECT_HAS(user_error_of([&] { average_checkpoints(run.path(), 5); }), "holds 4 checkpoints");
-  EXPECT_HAS(user_error_of([&] { average_checkpoints(run / "absent", 2); }), "holds 0 checkpoints");
+  EXPECT_HAS(user_error_of([&] { average_checkpoints(run / "absent", 2); }), "not a run folder");
 }
 
 TEST(Checkpoint, IsFoundInARunFolder) {
