@@ -221,6 +221,9 @@ void add_inspecting_commands(Program& program) {
   add_export(program, group);
   add_import(program);
   add_convert(program);
+}
+
+void add_checking_commands(Program& program) {
   add_bench(program);
   add_doctor(program);
 }

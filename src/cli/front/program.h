@@ -63,9 +63,10 @@ class Program {
 // The commands, by theme.
 void add_model_commands(Program& program);       // train, evaluate, generate, serve
 void add_comparing_commands(Program& program);   // compare, sweep, try, report, runs, demo
-void add_inspecting_commands(Program& program);  // analyse, inspect, checkpoint, import, convert, bench, doctor
+void add_inspecting_commands(Program& program);  // analyse, inspect, checkpoint, import, convert
 void add_cost_commands(Program& program);        // cost, recipes
 void add_data_commands(Program& program);        // tokenizer, data
+void add_checking_commands(Program& program);    // bench, doctor
 
 // Arguments and options shared by several commands.
 // RUN, required: a run folder or a checkpoint file.

@@ -239,8 +239,11 @@ std::tuple<at::Tensor, at::Tensor> log_sigmoid_forward(const at::Tensor& x) {
 // Handles elementwise operators, with or without a last argument for the result.
 void elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  // The first argument has the device, since the last may be a number; the last has the type, since where() begins with
+  // a condition.
   const at::Tensor last = arguments.back().toTensor();
-  const at::Tensor out = op.schema().is_mutable() ? last : last.new_empty(0);
+  const at::Tensor out =
+      op.schema().is_mutable() ? last : arguments.front().toTensor().new_empty(0, last.scalar_type());
   std::vector<std::int64_t> sizes;
   for (std::size_t i = 0; i < arguments.size() - (op.schema().is_mutable() ? 1 : 0); ++i) {
     if (arguments[i].isTensor()) {
