@@ -1,4 +1,4 @@
-// Text generation with a language model, and the text of a stream of tokens.
+// Text generation with a language model, the text of a stream of tokens, and beam search with an encoder-decoder.
 #pragma once
 
 #include <ATen/ATen.h>

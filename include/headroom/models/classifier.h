@@ -1,5 +1,5 @@
-// Classification models, and the Transformer encoder that classifies sequences or pairs of sequences (the Long Range
-// Arena models of Transformer-MGK).
+// Classification models: the Transformer encoder that classifies sequences or pairs of sequences (the Long Range Arena
+// models of Transformer-MGK), and the one that classifies images.
 //
 // Shapes: B batch, T tokens, C classes.
 #pragma once

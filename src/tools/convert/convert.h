@@ -1,7 +1,7 @@
 // Turns a trained dense model into one with the attention of another config: `headroom convert`. The source's attention
 // maps are kept as far as the target has room for them, values and outputs are refitted in closed form, and each
 // layer's attention is then fitted to the output of the source's layer. docs/convert.md describes the procedure and its
-// results.
+// results. Also plans the runs that compare converted models with their source.
 #pragma once
 
 #include <cstdint>

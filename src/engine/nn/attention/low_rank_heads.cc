@@ -1,3 +1,5 @@
+// Projections of low rank: latent heads, and below them factored heads.
+//
 // Multi-head latent attention (DeepSeek-V2, section 2.1; V3's released code): with x_j a token of the source,
 //   c_j = RMS(x_j W_down) g,   k_j^h = (R_j x_j W_rotary, c_j W_K^h),   v_j^h = c_j W_V^h
 // R_j rotates by position; the rotated key is shared by all heads. Queries are projected from x_i or from RMS(x_i

@@ -1,3 +1,5 @@
+// Projections whose keys and values of all heads come from a few numbers per token.
+//
 // projection = "latent": multi-head latent attention (DeepSeek-V2). The keys and values of all heads are computed from
 // one small vector per token, and all heads share one rotated key. Decoding caches only these two vectors. With
 // latent_groups the vector has several parts (grouped latent attention), each for an equal share of the heads.
