@@ -114,7 +114,7 @@ class ImportanceAnalysis : public Analysis {
   }
 
  private:
-  // Adds the loss of the model without the dynamic terms of `layer`; "": with all terms.
+  // Adds the model's loss without the dynamic terms of `layer`, or with all terms if `layer` is empty.
   void add_loss(const std::string& layer, const InputBatch& input, nn::Observer* observer) {
     const std::int64_t targets = input.tokens.size(1) - 1;
     const at::Tensor logits = runner_.logits(input, observer).narrow(1, 0, targets).flatten(0, 1).to(at::kDouble);
